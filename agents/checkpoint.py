@@ -21,14 +21,14 @@ from safetensors.numpy import save as save_tensors
 
 from orbitcc import _sim
 from orbitcc.agents import hub
-from orbitcc.agents.folders import BEST, CONFIG, SELECTED, SENT, replace_folder, scratch
-from orbitcc.agents.folders import CARD as CARD
-from orbitcc.agents.folders import SHIPPED as SHIPPED
-from orbitcc.agents.folders import WEIGHTS as WEIGHTS
-from orbitcc.agents.folders import shipped as shipped
 from orbitcc.agents.libraries import suggestion
-from orbitcc.agents.model_card import Action, ModelCard, Observation
+from orbitcc.agents.model_card import CardAction, CardObservation, ModelCard
 from orbitcc.agents.policy import Tensors, build, mismatch
+from orbitcc.agents.runs.folders import BEST, CONFIG, SELECTED, SENT, replace_folder, scratch
+from orbitcc.agents.runs.folders import CARD as CARD
+from orbitcc.agents.runs.folders import SHIPPED as SHIPPED
+from orbitcc.agents.runs.folders import WEIGHTS as WEIGHTS
+from orbitcc.agents.runs.folders import shipped as shipped
 from orbitcc.common.errors import FileError, NoSuchFileError, OrbitccError, UnknownNameError
 from orbitcc.common.files import MOST_TABLE, MOST_TEXT, atomic_write_bytes, read_bytes
 from orbitcc.common.names import plain
@@ -287,7 +287,7 @@ def with_preference(parameters: Mapping[str, Any], values: Mapping[str, Any]) ->
     return {**parameters, "features": chosen}
 
 
-def preferring(card: ModelCard, values: Mapping[str, Any], field: str = "delay") -> Observation:
+def preferring(card: ModelCard, values: Mapping[str, Any], field: str = "delay") -> CardObservation:
     """The observation of a policy whose preference of delay has these values (`usual`, `contested`) and no other.
 
     Raises:
@@ -317,7 +317,7 @@ def _load(folder: Path, stamps: _Stamps) -> Checkpoint:
 
 
 def _check_native(path: Path, card: ModelCard) -> None:
-    functions: tuple[tuple[str, Observation | Action], ...] = (
+    functions: tuple[tuple[str, CardObservation | CardAction], ...] = (
         ("observation", card.observation),
         ("action", card.action),
     )

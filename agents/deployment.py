@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from orbitcc.agents.checkpoint import Checkpoint
-from orbitcc.agents.folders import SHIPPED
 from orbitcc.agents.model_card import SafetyFilter
+from orbitcc.agents.runs.folders import SHIPPED
 from orbitcc.common.errors import OrbitccError
 from orbitcc.emulator import needs, program
 

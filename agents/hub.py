@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from orbitcc.agents.folders import CARD, WEIGHTS
+from orbitcc.agents.runs.folders import CARD, WEIGHTS
 from orbitcc.common.errors import OrbitccError, StateError
 from orbitcc.common.extras import installing
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from orbitcc.agents import checkpoint
 from orbitcc.agents.checkpoint import Checkpoint
-from orbitcc.agents.model_card import Gate, Layer, ModelCard, Observation, TrainingRange
+from orbitcc.agents.model_card import CardObservation, Gate, Layer, ModelCard, TrainingRange
 from orbitcc.agents.policy import Tensors
 from orbitcc.common.errors import OrbitccError
 from orbitcc.common.numbers import checked_number
@@ -94,7 +94,7 @@ def _check_parts(a: ModelCard, b: ModelCard) -> None:
         raise OrbitccError("short", a.name, "a policy whose observation is a list of features without a history")
 
 
-def _comparing(observation: Observation) -> Observation:
+def _comparing(observation: CardObservation) -> CardObservation:
     """The observation with the feature that selects as its last one."""
     parameters = {**observation.parameters, "features": [*observation.parameters["features"], COMPARED]}
     named = definition_hash("observation", {"name": observation.preset, **parameters})

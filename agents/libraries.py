@@ -35,6 +35,7 @@ from orbitcc.envs.environments.presets import Preset, of_choices
 from orbitcc.envs.environments.registration import FLOWS, IDS, WORLDS
 
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+"""obs f32[n, D] -> actions f32[n, A]."""
 
 KINDS = {"rllib": ("module", "preset"), "sb3": ("normalize", "preset")}
 """Library -> the options of its policies."""

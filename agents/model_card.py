@@ -33,7 +33,7 @@ class Gate(_Model):
     expert_inputs: Annotated[tuple[int, ...], Field(min_length=1)]
 
 
-class Observation(_Model):
+class CardObservation(_Model):
     """The native observation of a policy: its name, the parameters that differ from the named ones, and the hash of its
     definition at the time of training."""
 
@@ -43,7 +43,7 @@ class Observation(_Model):
     hash: str
 
 
-class Action(_Model):
+class CardAction(_Model):
     """The native action of a policy, described in the same way."""
 
     preset: str
@@ -110,8 +110,8 @@ class ModelCard(_Model):
     schema_version: Literal[1] = 1
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
     description: str
-    observation: Observation
-    action: Action
+    observation: CardObservation
+    action: CardAction
     interval_ms: Annotated[float, Field(ge=0.1, le=10_000)]
     interval_rtts: Annotated[float, Field(ge=0, le=100)] = 0.0
     interval_least_ms: Annotated[float, Field(ge=0.1, le=10_000)] = 1.0

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orbitcc.agents.folders import CARD, SHIPPED, shipped
+from orbitcc.agents.runs.folders import CARD, SHIPPED, shipped
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import controllers
 from orbitcc.envs.controllers import AnyPolicy, ControllerInfo, Made, Param

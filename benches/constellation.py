@@ -31,7 +31,7 @@ from orbitcc.envs.orbits.constellation import SHELLS
 from orbitcc.envs.orbits.places import MEAN_RADIUS_KM
 from orbitcc.envs.orbits.shared import SharedRoutes
 from orbitcc.eval import contenders, suites
-from orbitcc.eval.figures.globe import View, draw_ground
+from orbitcc.eval.figures.globe import Projection, draw_ground
 from orbitcc.eval.figures.style import LIGHT
 from orbitcc.eval.runner import run_suite
 from orbitcc.eval.suites.constellation import FROM_S, link_utilisation
@@ -90,7 +90,7 @@ def draw() -> Figure:
         figure = Figure(figsize=(12, 4.1), layout="constrained")
         axes = figure.subplots(1, len(SEEN_FROM))
         for ax, (title, (north, east)) in zip(axes, SEEN_FROM.items(), strict=True):
-            view = View.above(places.find(f"{north},{east}").position_km())
+            view = Projection.above(places.find(f"{north},{east}").position_km())
             draw_ground(ax, view, 2 * MEAN_RADIUS_KM, LIGHT)
             shown = [ends for ends in busiest_last if view.faces(satellites[list(ends)]).all()]
             lines = LineCollection(

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from benches import pages
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.commands.demo import RECIPE
 from orbitcc.common.files import atomic_write_text
 from orbitcc.eval import contenders, suites

@@ -35,8 +35,9 @@ from typing import Any
 
 import numpy as np
 
-from orbitcc.agents import checkpoint, libraries, plain_state, seal
-from orbitcc.agents.runs import CONFIG, RunFolder
+from orbitcc.agents import checkpoint, libraries
+from orbitcc.agents.runs import plain_state, seal
+from orbitcc.agents.runs.run_folder import CONFIG, RunFolder
 from orbitcc.commands.run import print_tables
 from orbitcc.common.errors import OrbitccError
 from orbitcc.common.files import toml_text

@@ -64,8 +64,8 @@ GROUPS = {
         ("tests/agents/test_checkpoint.py", "tests/eval/test_extrapolation.py", "tests/agents/test_safety_filter.py"),
     ),
     "metrics": Group(
-        ("eval/metrics.py", "eval/statistics.py", "training/heldout_metrics.py"),
-        ("tests/eval/test_metrics.py", "tests/eval/test_statistics.py", "tests/training/test_heldout_metrics.py"),
+        ("eval/metrics.py", "eval/statistics.py", "eval/heldout_metrics.py"),
+        ("tests/eval/test_metrics.py", "tests/eval/test_statistics.py", "tests/eval/test_heldout_metrics.py"),
     ),
     "claims": Group(("eval/claims/*.py",), ("tests/eval/test_claims.py",)),
 }

@@ -12,10 +12,10 @@ from orbitcc.common.files import atomic_write_bytes, atomic_write_text
 from orbitcc.eval import zoo
 
 
-def words() -> dict[str, zoo.Words]:
+def words() -> dict[str, zoo.PolicyWords]:
     """What the cards do not say, by policy."""
     text = (checkpoint.SHIPPED / "zoo.toml").read_text(encoding="utf-8")
-    return {name: zoo.Words(**table) for name, table in tomllib.loads(text).items()}
+    return {name: zoo.PolicyWords(**table) for name, table in tomllib.loads(text).items()}
 
 
 def readme(name: str) -> str:

@@ -44,7 +44,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Result:
+class NeedResult:
     """What became of asking for one need."""
 
     name: str
@@ -178,16 +178,16 @@ NEEDS: tuple[Need, ...] = (
 )
 
 
-def probe(needs: Sequence[Need] = NEEDS) -> list[Result]:
+def probe(needs: Sequence[Need] = NEEDS) -> list[NeedResult]:
     """Ask for everything."""
-    return [Result(need.name, need.purposes, need.found(), need.remedy) for need in needs]
+    return [NeedResult(need.name, need.purposes, need.found(), need.remedy) for need in needs]
 
 
 def missing(purpose: Purpose, needs: Sequence[Need] = NEEDS) -> str | None:
     """The first thing that is missing for a purpose, with its remedy, as one line; None: all is there."""
     for need in needs:
         if purpose in need.purposes and need.found() is None:
-            return Result(need.name, need.purposes, None, need.remedy).line
+            return NeedResult(need.name, need.purposes, None, need.remedy).line
     return None
 
 

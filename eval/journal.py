@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from orbitcc.agents.folders import locked
+from orbitcc.agents.runs.folders import locked
 from orbitcc.common.errors import FileContentError, FileError, OrbitccError
 from orbitcc.common.files import MOST_TABLE, atomic_write_text, open_regular, parse_json, read_bytes, read_json
 

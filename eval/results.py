@@ -1,4 +1,4 @@
-"""The folder of results: the plan (results.json), every finished run (runs.jsonl), the tidy table (runs.csv).
+"""A results folder: the plan (results.json), every finished run (runs.jsonl), the tidy table (runs.csv).
 
 `runs.jsonl` only ever grows, one line per finished run, written at once; an incomplete last line is cut off when the
 results continues. A run is known by suite, scenario, contender and seed, and counts only for the version that made it.
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from orbitcc.agents.folders import settle
+from orbitcc.agents.runs.folders import settle
 from orbitcc.common.errors import FileError, OrbitccError
 from orbitcc.common.files import MB, MOST_TABLE, atomic_write_text, open_regular, parse_json, read_bytes
 from orbitcc.common.names import csv_text

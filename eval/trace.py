@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from orbitcc.agents import checkpoint, python_policy
 from orbitcc.agents.checkpoint import Checkpoint
-from orbitcc.agents.decisions import Episode, collect
+from orbitcc.agents.data.decisions import FlowEpisode, collect
 from orbitcc.agents.model_card import LEAKY_SLOPE, Layer
 from orbitcc.common.errors import OrbitccError
 from orbitcc.common.files import atomic_write_text
@@ -87,7 +87,7 @@ def trace(scenario: Scenario, policy: str) -> Trace:
     return of_episode(loaded, found)
 
 
-def of_episode(loaded: Checkpoint | python_policy.Run, episode: Episode) -> Trace:
+def of_episode(loaded: Checkpoint | python_policy.Run, episode: FlowEpisode) -> Trace:
     """The trace of an episode that the policy has played."""
     statistics = episode.statistics[:-1]
     mss = np.maximum(statistics[:, STATS["mss_bytes"]], 1.0)

@@ -39,7 +39,7 @@ _SCORES = {
 
 
 @dataclass(frozen=True)
-class Words:
+class PolicyWords:
     """What a card does not say: what a policy is, when to take it, and what it does badly. Commands: how to try it."""
 
     about: str = ""
@@ -48,7 +48,7 @@ class Words:
     commands: Sequence[str] = ()
 
 
-def readme(card: ModelCard, name: str, words: Words) -> str:
+def readme(card: ModelCard, name: str, words: PolicyWords) -> str:
     """The README of a policy: picture, when to use it, one table from its card. name: as in `--policy NAME`."""
     commands = words.commands or (f"orbitcc eval responsiveness --policy {name} --controller cubic",)
     parts = [
@@ -127,7 +127,7 @@ def _capacity(run: Any) -> np.ndarray:
     return np.column_stack([run.t_s[change] - BIN_S, values[change]])
 
 
-def push(folder: Path, repository: str, words: Words, *, private: bool = False) -> str:
+def push(folder: Path, repository: str, words: PolicyWords, *, private: bool = False) -> str:
     """Upload a checkpoint with README and picture to the Hugging Face hub; returns its address.
 
     Raises:

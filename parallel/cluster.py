@@ -414,7 +414,7 @@ def checkpoints(policies: Iterable[str]) -> Sent:
 
 def receive(sent: Sent) -> None:
     """Keep checkpoints in a folder of this process, where :func:`orbitcc.agents.checkpoint.resolve` finds them."""
-    from orbitcc.agents.folders import SENT
+    from orbitcc.agents.runs.folders import SENT
 
     for path, files in sent.items():
         if path not in SENT:
@@ -427,7 +427,7 @@ def receive(sent: Sent) -> None:
 @cache
 def _scratch() -> Path:
     """A folder that is removed when this process ends."""
-    from orbitcc.agents.folders import temporary
+    from orbitcc.agents.runs.folders import temporary
 
     stack = ExitStack()
     atexit.register(stack.close)

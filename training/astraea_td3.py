@@ -2,7 +2,8 @@
 
 Every flow acts on what it sees itself; while it learns, two critics also see the global state of its world (Liao et
 al., EuroSys 2024: a variant of MADDPG with the improvements of TD3, Fujimoto et al., ICML 2018). Read from top to
-bottom: networks, replay, targets, the loop. Hyper-parameters and their sources: :class:`orbitcc.training.recipe.Td3`.
+bottom: networks, replay, targets, the loop.
+:class:`orbitcc.training.learners.Td3Options` lists the hyper-parameters and their sources.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from orbitcc.agents import plain_state
 from orbitcc.agents.policy import Tensors
+from orbitcc.agents.runs import plain_state
 from orbitcc.common.errors import FileError
 from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
 from orbitcc.envs.environments.presets import STATS, preset
-from orbitcc.training.episodes import Episodes
-from orbitcc.training.learners import Td3
+from orbitcc.training.episodes import EpisodeTotals
+from orbitcc.training.learners import Td3Options
 from orbitcc.training.networks import ACTIVATIONS, Dense, Moments, denormalised, exported
-from orbitcc.training.recipe import Network, Recipe
+from orbitcc.training.recipe import PolicyShape, Recipe
 
 OWN = 3
 """Inputs of the critics about the flow itself: throughput, distance to the mean, share of the sum."""
@@ -51,7 +52,7 @@ class TwinCritic(nn.Module):
     The action joins after the first hidden layer, as published.
     """
 
-    def __init__(self, inputs: int, network: Network) -> None:
+    def __init__(self, inputs: int, network: PolicyShape) -> None:
         super().__init__()
         widths = [inputs, *network.critic_hidden, 1]
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
@@ -158,11 +159,11 @@ class ActorCritics:
     of the critics' inputs; its outputs are actions before tanh.
     """
 
-    settings: Td3
+    settings: Td3Options
     width: int
 
     def make(self, recipe: Recipe, width: int) -> None:
-        self.settings, self.width, network = recipe.options(Td3), width, recipe.network
+        self.settings, self.width, network = recipe.options(Td3Options), width, recipe.network
         self.actor = Dense(width, network.layers(1), batch_norm=network.norm == "batch")
         self.critic = TwinCritic(width + GLOBAL_STATE + OWN, network)
         self.actor_target, self.critic_target = copy.deepcopy(self.actor), copy.deepcopy(self.critic)
@@ -227,7 +228,7 @@ class AstraeaTd3Learner:
 
     def __init__(self, recipe: Recipe, seed: int) -> None:
         torch.set_num_threads(1)  # networks this small lose more to hand-over than they gain
-        settings, network = recipe.options(Td3), recipe.network
+        settings, network = recipe.options(Td3Options), recipe.network
         self.recipe, self.settings = recipe, settings
         self.env = BatchedParallelEnv(
             settings.worlds,
@@ -255,7 +256,7 @@ class AstraeaTd3Learner:
         self.scale_fixed = not settings.scale_inputs
         self.noise = np.zeros((settings.worlds, self.env.max_agents), np.float32)
         self.decisions = self.critic_steps = 0
-        self.episodes = Episodes((settings.worlds, self.env.max_agents))
+        self.episodes = EpisodeTotals((settings.worlds, self.env.max_agents))
         self._low, self._high = seen.low, seen.high
         self.env.reset(seed=int(np.random.SeedSequence([seed, 1]).generate_state(1)[0]))
         self._apply_schedule()
@@ -463,12 +464,12 @@ def delivered(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
     return statistics[..., STATS["delivery_rate_bps"]] / 1e8
 
 
-def fallen(first: float, last: float, done: float, settings: Td3) -> float:
+def fallen(first: float, last: float, done: float, settings: Td3Options) -> float:
     """Exploration between its initial and its final size, after this share of the run."""
     return first + min(1.0, done / settings.noise_decay) * (last - first)
 
 
-def fairness_part(settings: Td3, done: float) -> int:
+def fairness_part(settings: Td3Options, done: float) -> int:
     """The part of the curriculum of fairness that a run is in after this share of it."""
     return min(int(done * len(settings.fairness)), max(len(settings.fairness) - 1, 0))
 
@@ -476,7 +477,7 @@ def fairness_part(settings: Td3, done: float) -> int:
 def with_fairness(recipe: Recipe, part: int) -> dict[str, Any]:
     """The reward of a recipe with the weight of fairness of a part of its curriculum."""
     paid = preset(recipe.preset).native("reward")
-    return {"name": paid.name, **paid.parameters, "fairness": recipe.options(Td3).fairness[part]}
+    return {"name": paid.name, **paid.parameters, "fairness": recipe.options(Td3Options).fairness[part]}
 
 
 def window_bdp(statistics: NDArray[np.float64]) -> NDArray[np.float64]:

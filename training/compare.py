@@ -11,13 +11,13 @@ import math
 from typing import Any
 
 from orbitcc.agents import checkpoint
-from orbitcc.agents.runs import CONFIG, RunFolder
+from orbitcc.agents.runs.run_folder import CONFIG, RunFolder
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import controllers, scenarios
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
+from orbitcc.eval.heldout_metrics import Figures, Weights, print_figures
 from orbitcc.training import recipe as recipes
 from orbitcc.training.heldout import HeldOut, constant, uniform
-from orbitcc.training.heldout_metrics import Figures, Weights, print_figures
 
 CONSTANTS = (-1.0, -0.01, 0.0, 0.01, 1.0)
 """Constant actions for comparison. Any action except 0 changes the window by at least a packet."""

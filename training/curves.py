@@ -151,7 +151,7 @@ def draw(folders: Sequence[Path], picture: Path) -> Path:
     Raises:
         OrbitccError: a folder is no run, or the runs are not of one recipe.
     """
-    from orbitcc.agents.runs import RunFolder
+    from orbitcc.agents.runs.run_folder import RunFolder
     from orbitcc.envs import controllers
     from orbitcc.training.compare import CONSTANTS
     from orbitcc.training.heldout import HeldOut, constant, uniform

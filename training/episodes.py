@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Episodes:
+class EpisodeTotals:
     """Counts episodes over the iterations of a learner.
 
     count: shape of the sub-environments, for example 256 flows, or worlds and agents. reward_scale: the factor on the

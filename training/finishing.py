@@ -11,9 +11,9 @@ from pathlib import Path
 
 from orbitcc.agents import checkpoint
 from orbitcc.agents.actions import with_parameters
-from orbitcc.agents.folders import replace_folder, scratch
 from orbitcc.agents.joining import joined
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs.folders import replace_folder, scratch
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.agents.safety_filter import filtered, limits
 from orbitcc.common.errors import FileError, OrbitccError
 from orbitcc.training.recipe import Finish, Recipe, next_one

@@ -1,7 +1,7 @@
 """Held-out worlds: equal in every evaluation, for policies and classical controllers.
 
 Figures: `reward` per decision and `action_spread`, the standard deviation of the actions, over all worlds, step by
-step; and means over worlds of what :mod:`orbitcc.training.heldout_metrics` measures on their recordings.
+step; and means over worlds of what :mod:`orbitcc.eval.heldout_metrics` measures on their recordings.
 """
 
 import math
@@ -14,17 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc import _sim
+from orbitcc.agents.libraries import Act
 from orbitcc.envs.controllers import AnyPolicy
 from orbitcc.envs.description.compile import as_text
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.environments.batch import ACTIVE, Batch
 from orbitcc.envs.environments.presets import Preset, preset
 from orbitcc.envs.environments.source import EpisodeSource, agent_flows
-from orbitcc.training.heldout_metrics import FAILURE_SHARE, Figures, flooded_windows, mean_figures, measure
-
-Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
-"""obs f32[n, D] -> actions f32[n, A]."""
-
+from orbitcc.eval.heldout_metrics import FAILURE_SHARE, Figures, flooded_windows, mean_figures, measure
 
 ACTION_BINS = 40
 
@@ -133,7 +130,7 @@ class HeldOut:
 
         All worlds advance by the same share of their durations, one part after the other.
         """
-        worlds = [_Running(scenario, controller, policies) for scenario in self.scenarios]
+        worlds = [_RecordedWorld(scenario, controller, policies) for scenario in self.scenarios]
         # the simulator releases the interpreter while it runs
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for part in range(1, _PARTS + 1):
@@ -142,12 +139,12 @@ class HeldOut:
                         progress(f"evaluating, part {part}/{_PARTS}: {index + 1}/{len(worlds)} worlds")
                 if to_the_end or not _PARTS / 2 < part < _PARTS:
                     continue
-                if sum(pool.map(_Running.flooded_at_least, worlds)) > FAILURE_SHARE * len(worlds):
-                    return mean_figures(list(pool.map(_Running.measure_flood, worlds))), False
-            return mean_figures(list(pool.map(_Running.measure, worlds))), True
+                if sum(pool.map(_RecordedWorld.flooded_at_least, worlds)) > FAILURE_SHARE * len(worlds):
+                    return mean_figures(list(pool.map(_RecordedWorld.measure_flood, worlds))), False
+            return mean_figures(list(pool.map(_RecordedWorld.measure, worlds))), True
 
 
-class _Running:
+class _RecordedWorld:
     """A world in which one controller drives the flow of every agent."""
 
     def __init__(self, scenario: Scenario, controller: Mapping[str, Any], policies: Mapping[str, AnyPolicy]) -> None:

@@ -27,7 +27,7 @@ _LEARNER_NAMES = {
 """Names in Stable-Baselines3 and RLlib -> ours, for errors."""
 
 
-class PpoSettings(Model):
+class AnyPpoOptions(Model):
     """Common settings of all implementations of proximal policy optimisation (Schulman et al., 2017)."""
 
     also_called: ClassVar[Mapping[str, str]] = _LEARNER_NAMES
@@ -45,7 +45,7 @@ class PpoSettings(Model):
     reward_scale: Annotated[float, number(0, 1e6, "", above=True)] = 1.0
 
 
-class FlowPpo(PpoSettings):
+class FlowPpoOptions(AnyPpoOptions):
     """PPO on `flows` parallel flows.
 
     batch: agent steps per iteration.
@@ -57,7 +57,7 @@ class FlowPpo(PpoSettings):
     lr_decay: Annotated[int, _steps] = 700_000
 
 
-class CriticPpo(FlowPpo):
+class CriticPpoOptions(FlowPpoOptions):
     """PPO with a value network of its own shape, which our own and RLlib's learner have.
 
     critic_hidden: hidden layers of the value network; empty: those of the policy.
@@ -74,7 +74,7 @@ class CriticPpo(FlowPpo):
     value_weight: Annotated[float, number(0, 1e6, "", above=True)] = 0.5
 
 
-class Ppo(CriticPpo):
+class PpoOptions(CriticPpoOptions):
     """Our own PPO, `training/ppo.py`.
 
     normalise_advantages: normalise to mean 0 and standard deviation 1 over an iteration.
@@ -94,21 +94,21 @@ class Ppo(CriticPpo):
     critic_first: Annotated[int, number(0, 1e12, "agent steps", whole=True)] = 0
 
 
-_RllibPpo = TypeVar("_RllibPpo", bound=PpoSettings)
+_RllibPpo = TypeVar("_RllibPpo", bound=AnyPpoOptions)
 
 
-class RllibPpo(CriticPpo):
+class RllibPpoOptions(CriticPpoOptions):
     """PPO of RLlib, whose critic observes the global state of the flow's world; `flows` counts per env runner."""
 
     env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
     value_clip: Annotated[float, number(0, 1e9, "", above=True)] = 1e6
 
     @model_validator(mode="after")
-    def _minibatch_within_batch(self) -> RllibPpo:
+    def _minibatch_within_batch(self) -> RllibPpoOptions:
         return _minibatch_within(self, "batch", self.batch)
 
 
-class RllibPpoWorlds(PpoSettings):
+class RllibPpoWorldsOptions(AnyPpoOptions):
     """PPO of RLlib on `worlds` multi-agent environments per env runner; steps are steps of worlds."""
 
     worlds: Annotated[int, number(1, 1024, "worlds", whole=True)] = 16
@@ -120,7 +120,7 @@ class RllibPpoWorlds(PpoSettings):
     give_up_s: Annotated[float, number(0, 1e6, "s", above=True)] = 3.0
 
     @model_validator(mode="after")
-    def _minibatch_within_batch(self) -> RllibPpoWorlds:
+    def _minibatch_within_batch(self) -> RllibPpoWorldsOptions:
         return _minibatch_within(self, "batch_world_steps", self.batch_world_steps)
 
 
@@ -131,7 +131,7 @@ def _minibatch_within(ppo: _RllibPpo, name: str, batch: int) -> _RllibPpo:
     return ppo
 
 
-class SacSettings(Model):
+class AnySacOptions(Model):
     """Common settings of all implementations of soft actor-critic (Haarnoja et al., 2018).
 
     alpha: initial temperature.
@@ -148,7 +148,7 @@ class SacSettings(Model):
     reward_scale: Annotated[float, number(0, 1e6, "", above=True)] = 1.0
 
 
-class FlowSac(SacSettings):
+class FlowSacOptions(AnySacOptions):
     """SAC on `flows` parallel flows; steps are agent steps."""
 
     flows: Annotated[int, number(1, 100_000, "flows", whole=True)] = 64
@@ -158,7 +158,7 @@ class FlowSac(SacSettings):
     learning_starts: Annotated[int, number(0, 1e12, "agent steps", whole=True)] = 10_000
 
 
-class RllibAlgorithm(Model):
+class RllibOptions(Model):
     """An algorithm of RLlib with its own settings, on one sub-environment per flow.
 
     algorithm: APPO, DQN, IMPALA, PPO or SAC, or `ray.rllib.algorithms.MODULE:CLASS`. DQN needs an action that
@@ -178,7 +178,7 @@ class RllibAlgorithm(Model):
     sampling: dict[str, Any] = Field(default_factory=dict)
 
 
-class RllibSacWorlds(SacSettings):
+class RllibSacWorldsOptions(AnySacOptions):
     """SAC of RLlib, which replays complete episodes of worlds; steps are steps of worlds."""
 
     worlds: Annotated[int, number(1, 1024, "worlds", whole=True)] = 4
@@ -189,7 +189,7 @@ class RllibSacWorlds(SacSettings):
     learning_starts_world_steps: Annotated[int, number(0, 1e12, "steps of worlds", whole=True)] = 10_000
 
 
-class Td3(Model):
+class Td3Options(Model):
     """Astraea's learner (`training/astraea_td3.py`). Brackets give the value of the authors' code or paper."""
 
     also_called: ClassVar[Mapping[str, str]] = {**_LEARNER_NAMES, "learning_rate": "actor_lr", "buffer_size": "replay"}
@@ -274,7 +274,7 @@ class Td3(Model):
     )
 
 
-class RllibTd3(Td3):
+class RllibTd3Options(Td3Options):
     """Astraea's learner in RLlib (`training/rllib/td3.py`), with the same settings.
 
     worlds: per env runner.
@@ -317,25 +317,29 @@ _RLLIB = "orbitcc.training.rllib:RLlibLearner"
 _SB3 = "orbitcc.training.sb3:SB3Learner"
 
 ALGORITHMS = {
-    "ppo": Algorithm(Ppo, "orbitcc.training.ppo:PpoLearner", network=_EXPERTS, activations=_LEAKY, schedules=_DECAY),
+    "ppo": Algorithm(
+        PpoOptions, "orbitcc.training.ppo:PpoLearner", network=_EXPERTS, activations=_LEAKY, schedules=_DECAY
+    ),
     "astraea-td3": Algorithm(
-        Td3,
+        Td3Options,
         "orbitcc.training.astraea_td3:AstraeaTd3Learner",
         network=("norm", "critic_hidden"),
         activations=_LEAKY,
         by_flow=False,
         schedules=_AVERAGE,
     ),
-    "sb3-ppo": Algorithm(FlowPpo, _SB3, "stable_baselines3", discrete=True, schedules=_DECAY),
-    "sb3-sac": Algorithm(FlowSac, _SB3, "stable_baselines3"),
-    "rllib": Algorithm(RllibAlgorithm, _RLLIB, "ray.rllib", discrete=True),
-    "rllib-ppo": Algorithm(RllibPpo, _RLLIB, "ray.rllib", network=_EXPERTS, activations=_LEAKY, schedules=_DECAY),
+    "sb3-ppo": Algorithm(FlowPpoOptions, _SB3, "stable_baselines3", discrete=True, schedules=_DECAY),
+    "sb3-sac": Algorithm(FlowSacOptions, _SB3, "stable_baselines3"),
+    "rllib": Algorithm(RllibOptions, _RLLIB, "ray.rllib", discrete=True),
+    "rllib-ppo": Algorithm(
+        RllibPpoOptions, _RLLIB, "ray.rllib", network=_EXPERTS, activations=_LEAKY, schedules=_DECAY
+    ),
     "rllib-td3": Algorithm(
-        RllibTd3, _RLLIB, "ray.rllib", network=("norm", "critic_hidden"), activations=_LEAKY, schedules=_AVERAGE
+        RllibTd3Options, _RLLIB, "ray.rllib", network=("norm", "critic_hidden"), activations=_LEAKY, schedules=_AVERAGE
     ),
     "rllib-ppo-worlds": Algorithm(
-        RllibPpoWorlds, _RLLIB, "ray.rllib", by_flow=False, schedules={"lr_decay_world_steps": 1}
+        RllibPpoWorldsOptions, _RLLIB, "ray.rllib", by_flow=False, schedules={"lr_decay_world_steps": 1}
     ),
-    "rllib-sac-worlds": Algorithm(RllibSacWorlds, _RLLIB, "ray.rllib", by_flow=False),
+    "rllib-sac-worlds": Algorithm(RllibSacWorldsOptions, _RLLIB, "ray.rllib", by_flow=False),
 }
 """Algorithms of recipes by name."""

@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitcc.agents.runs import METRICS, MetricsFile
+from orbitcc.agents.runs.run_folder import METRICS, MetricsFile
 from orbitcc.common import code
 from orbitcc.common.errors import OrbitccError
-from orbitcc.training.heldout_metrics import FIGURES
+from orbitcc.eval.heldout_metrics import FIGURES
 
 
 class Logbook:

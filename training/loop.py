@@ -19,18 +19,19 @@ from typing import Any, Literal, NoReturn, Protocol
 
 import numpy as np
 
-from orbitcc.agents import checkpoint, seal
-from orbitcc.agents.folders import locked, replace_folder, scratch
-from orbitcc.agents.model_card import Action, Gate, Layer, ModelCard, Observation, Training
+from orbitcc.agents import checkpoint
+from orbitcc.agents.model_card import CardAction, CardObservation, Gate, Layer, ModelCard, Training
 from orbitcc.agents.policy import Tensors, build
-from orbitcc.agents.runs import CONFIG, RunFolder, revision, versions
+from orbitcc.agents.runs import seal
+from orbitcc.agents.runs.folders import locked, replace_folder, scratch
+from orbitcc.agents.runs.run_folder import CONFIG, RunFolder, revision, versions
 from orbitcc.agents.training_range import training_range
 from orbitcc.common.errors import FileError
 from orbitcc.envs.environments.presets import definition_hash, preset
+from orbitcc.eval.heldout_metrics import Figures, failures
 from orbitcc.parallel.progress import Display
 from orbitcc.training.finishing import begin_anew, finish, is_finished, is_lost, selected
 from orbitcc.training.heldout import HeldOut, constant
-from orbitcc.training.heldout_metrics import Figures, failures
 from orbitcc.training.logbook import Logbook, Logbooks, MakeLogbook
 from orbitcc.training.recipe import Recipe
 from orbitcc.training.resume import PROGRESS, TrainingState, check_state, mend, read_progress
@@ -440,13 +441,13 @@ class _Loop:
         return ModelCard(
             name=self.run_folder.name,
             description=self.recipe.description,
-            observation=Observation(
+            observation=CardObservation(
                 preset=observation.name,
                 parameters=dict(observation.parameters),
                 dim=deployed.observation_space().shape[0],
                 hash=definition_hash("observation", observation),
             ),
-            action=Action(
+            action=CardAction(
                 preset=action.name,
                 parameters=dict(action.parameters),
                 dim=deployed.action_dim,

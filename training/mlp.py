@@ -132,7 +132,7 @@ class Mlp:
         return found
 
 
-class Mixture:
+class Experts:
     """Experts, the outputs of one network, weighed by the softmax of another one's: as :class:`Mlp`, with one output.
 
     The native policy network computes the same (`Gate` in sim/core/src/observe/policy.rs).

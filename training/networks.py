@@ -64,7 +64,7 @@ class Dense(nn.Sequential):
 class Gated(nn.Module):
     """The outputs of one network, its experts, weighed by the softmax of a second one's: float32[..., 1].
 
-    :class:`orbitcc.training.mlp.Mixture` with PyTorch's gradients.
+    :class:`orbitcc.training.mlp.Experts` with PyTorch's gradients.
     """
 
     def __init__(self, layers: Sequence[Layer], gate: Gate) -> None:

@@ -1,6 +1,6 @@
 """PPO (Schulman et al., 2017) for one policy that all flows share, on one sub-environment per flow.
 
-One file from sampling to update; :class:`~orbitcc.training.recipe.Ppo` holds every hyper-parameter. Values,
+One file from sampling to update; :class:`~orbitcc.training.learners.PpoOptions` holds every hyper-parameter. Values,
 log-probabilities and advantages are worked out once per iteration, for all of its decisions together, and large arrays
 are made once (docs/performance.md says where the time goes).
 """
@@ -14,18 +14,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from orbitcc.agents import checkpoint, plain_state
+from orbitcc.agents import checkpoint
 from orbitcc.agents.model_card import Layer, ModelCard
 from orbitcc.agents.policy import Tensors
+from orbitcc.agents.runs import plain_state
 from orbitcc.common.errors import FileError, OrbitccError
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.presets import definition_hash
 from orbitcc.training import privileged
-from orbitcc.training.episodes import Episodes
-from orbitcc.training.learners import Ppo
-from orbitcc.training.mlp import Mixture, Mlp
+from orbitcc.training.episodes import EpisodeTotals
+from orbitcc.training.learners import PpoOptions
+from orbitcc.training.mlp import Experts, Mlp
 from orbitcc.training.networks import Moments
-from orbitcc.training.recipe import Network, Recipe
+from orbitcc.training.recipe import PolicyShape, Recipe
 
 F32 = NDArray[np.float32]
 
@@ -46,7 +47,7 @@ class PpoLearner:
 
     def __init__(self, recipe: Recipe, seed: int) -> None:
         torch.set_num_threads(1)  # networks this small lose more to thread hand-over than they gain
-        self.recipe, self.settings = recipe, recipe.options(Ppo)
+        self.recipe, self.settings = recipe, recipe.options(PpoOptions)
         self._can_replay = recipe.backend == "simulator"
         ppo = self.settings
         self._env = FlowVectorEnv(
@@ -66,11 +67,11 @@ class PpoLearner:
         self.gate = recipe.network.gate(sees)
         self._rng = np.random.default_rng(seed)  # exploration and the order of minibatches
         first = torch.Generator().manual_seed(seed)
-        deep = Network(hidden=ppo.critic_hidden or recipe.network.hidden, activation=recipe.network.activation)
-        self.actor: Mlp | Mixture = (
+        deep = PolicyShape(hidden=ppo.critic_hidden or recipe.network.hidden, activation=recipe.network.activation)
+        self.actor: Mlp | Experts = (
             Mlp(sees, self.layers, last_gain=0.01, generator=first)
             if self.gate is None
-            else Mixture(self.layers, self.gate, generator=first)
+            else Experts(self.layers, self.gate, generator=first)
         )
         self.critic = Mlp(sees + knows, deep.layers(1), last_gain=1.0, generator=first)
         self.log_std = torch.full((acts,), math.log(ppo.exploration_std))
@@ -82,8 +83,8 @@ class PpoLearner:
         if recipe.start_from:
             self._begin_with(recipe.start_from)
         self._obs, _ = self._env.reset(seed=seed)
-        self._episodes = Episodes(ppo.flows, ppo.reward_scale)
-        self._rollout = _Rollout(max(1, ppo.batch // ppo.flows), ppo.flows, sees, acts, knows)
+        self._episodes = EpisodeTotals(ppo.flows, ppo.reward_scale)
+        self._rollout = _Samples(max(1, ppo.batch // ppo.flows), ppo.flows, sees, acts, knows)
 
     def iterate(self) -> dict[str, float]:
         self._schedule()
@@ -343,7 +344,7 @@ def gae(rewards: F32, values: F32, ended: NDArray[np.bool_], final_values: F32, 
     return advantages
 
 
-class _Rollout:
+class _Samples:
     """The samples of an iteration, in arrays that are reused."""
 
     def __init__(self, steps: int, flows: int, sees: int, acts: int, knows: int) -> None:

@@ -23,8 +23,8 @@ from orbitcc.envs.description.model import Model, number
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.description.support import Backend
 from orbitcc.envs.environments import presets
-from orbitcc.training.heldout_metrics import Weights
-from orbitcc.training.learners import ALGORITHMS, Algorithm, FlowPpo, Ppo
+from orbitcc.eval.heldout_metrics import Weights
+from orbitcc.training.learners import ALGORITHMS, Algorithm, FlowPpoOptions, PpoOptions
 
 RECIPES = Path(__file__).resolve().parent / "recipes"
 
@@ -36,7 +36,7 @@ _units = Annotated[int, number(1, 4096, "units", whole=True)]
 _Options = TypeVar("_Options", bound=Model)
 
 
-class Network(Model):
+class PolicyShape(Model):
     """The policy's hidden layers; a value function has a network of the same shape.
 
     Our own PPO and RLlib's (`rllib-ppo`) also train mixtures of experts:
@@ -99,7 +99,7 @@ class Network(Model):
         kind = ALGORITHMS[algorithm]
         if self.activation not in kind.activations:
             raise OrbitccError("activation", self.activation, f"{' or '.join(kind.activations)}, with {algorithm}")
-        for name, field in Network.model_fields.items():
+        for name, field in PolicyShape.model_fields.items():
             value = getattr(self, name)
             if name not in ("hidden", "activation", *kind.network) and value != field.default:
                 raise OrbitccError(name, value, f"{field.default}, with {algorithm}")
@@ -179,7 +179,7 @@ class Recipe(Model):
         "worlds are always simulated",
     )
     start_from: str = ""
-    network: Network = Network()
+    network: PolicyShape = PolicyShape()
     learner: SerializeAsAny[Model] = Field(default=Model(), description="its fields depend on the algorithm")
     evaluation: Evaluation = Evaluation()
     finish: Finish | None = None
@@ -374,7 +374,7 @@ def _check_length(recipe: Recipe) -> None:
     for name in WARM_UP:
         if (length := 5 * getattr(recipe.learner, name, 0)) > least:
             least, why = length, f"five times learner.{name}"
-    if isinstance(recipe.learner, FlowPpo) and recipe.learner.batch > least:
+    if isinstance(recipe.learner, FlowPpoOptions) and recipe.learner.batch > least:
         least, why = recipe.learner.batch, "learner.batch"
     if recipe.agent_steps < least:
         raise OrbitccError("agent_steps", recipe.agent_steps, f"at least {least:,} ({why})")
@@ -389,7 +389,7 @@ def next_one(recipe: Recipe, start_from: str = "selected") -> Recipe:
     assert recipe.finish is not None
     name = recipe.finish.join.get("name", "a table")
     one = presets.preset(recipe.preset)
-    network, learner, observation = recipe.network, recipe.options(Ppo), one.native("observation")
+    network, learner, observation = recipe.network, recipe.options(PpoOptions), one.native("observation")
     linear = network.experts and not network.hidden and len(network.gate_hidden) == 1 and learner.normalise_observations
     if not linear or observation.name != "features" or observation.parameters.get("history", 1) != 1:
         needs = "mixture of linear experts with one hidden layer in its gate and normalised features without a history"
@@ -399,7 +399,7 @@ def next_one(recipe: Recipe, start_from: str = "selected") -> Recipe:
     found = _second(recipe, {"start_from": start_from, **recipe.finish.join})
     try:
         found.world()
-        other, second = presets.preset(found.preset), found.options(Ppo)
+        other, second = presets.preset(found.preset), found.options(PpoOptions)
     except OrbitccError as error:
         raise error.under("finish.join") from None
     parts = {

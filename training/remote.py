@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orbitcc.agents import seal
-from orbitcc.agents.folders import LOCK, replace_folder, scratch, temporary
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs import seal
+from orbitcc.agents.runs.folders import LOCK, replace_folder, scratch, temporary
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.common.errors import OrbitccError
 from orbitcc.common.names import plain
 from orbitcc.parallel import cluster
@@ -71,7 +71,7 @@ class _Order:
 
 
 @dataclass
-class _Running:
+class _RunningJob:
     order: _Order
     tries: int
     group: Any
@@ -88,7 +88,7 @@ class RemoteFleet:
         self._saved = saved
         self._name = f"orbitcc-{uuid.uuid4().hex}"
         self._box = _box(self._name)
-        self._running: dict[Any, _Running] = {}
+        self._running: dict[Any, _RunningJob] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -110,7 +110,7 @@ class RemoteFleet:
         order = _Order(job, who, pack(job.run.path), self._name, self._count)
         group, options = _group(job.cores)
         reference = cluster.submit(_train, order, num_cpus=1, max_retries=0, **options)
-        self._running[reference] = _Running(order, tries, group)
+        self._running[reference] = _RunningJob(order, tries, group)
 
     def wait(self) -> list[tuple[Job, int]]:
         """Take what has arrived for half a second; the jobs that ended meanwhile, with their exit codes."""
@@ -152,7 +152,7 @@ class RemoteFleet:
                     seal.seal(current[number].run.state)  # with the key of this machine's user
                 self._saved(current[number], state)
 
-    def _code(self, reference: Any, running: _Running) -> int | None:
+    def _code(self, reference: Any, running: _RunningJob) -> int | None:
         """The exit code of a try that has ended; None: try again."""
         errors = cluster.ray_module().exceptions
         who, job = running.order.who, running.order.job

@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from orbitcc.agents import checkpoint, seal
-from orbitcc.agents.runs import METRICS, RunFolder, last_step
+from orbitcc.agents import checkpoint
+from orbitcc.agents.runs import seal
+from orbitcc.agents.runs.run_folder import METRICS, RunFolder, last_step
 from orbitcc.common.errors import FileError, OrbitccError, StateError
 from orbitcc.common.files import parse_json, read_text
+from orbitcc.eval.heldout_metrics import Figures
 from orbitcc.training.finishing import selected
-from orbitcc.training.heldout_metrics import Figures
 from orbitcc.training.recipe import Recipe
 
 PROGRESS = "progress.json"

@@ -19,8 +19,8 @@ from orbitcc.agents.policy import Tensors
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.environments.sb3 import SB3VecEnv
-from orbitcc.training.episodes import Episodes
-from orbitcc.training.learners import FlowPpo, FlowSac
+from orbitcc.training.episodes import EpisodeTotals
+from orbitcc.training.learners import FlowPpoOptions, FlowSacOptions
 from orbitcc.training.networks import exported
 from orbitcc.training.recipe import Recipe
 
@@ -43,7 +43,7 @@ class SB3Learner:
         torch.set_num_threads(1)  # networks this small lose more to thread hand-over than they gain
         self.recipe = recipe
         self._is_ppo = recipe.algorithm == "sb3-ppo"
-        self._settings = recipe.options(FlowPpo) if self._is_ppo else recipe.options(FlowSac)
+        self._settings = recipe.options(FlowPpoOptions) if self._is_ppo else recipe.options(FlowSacOptions)
         used = preset(recipe.preset)
         self.squash: Literal["tanh", "clip", "argmax"] = "clip" if self._is_ppo else "tanh"
         if used.choices is not None:
@@ -61,7 +61,7 @@ class SB3Learner:
             backend=recipe.backend,
         )
         self._env = SB3VecEnv(native)
-        self._meter = _RewardMeter(Episodes(settings.flows, settings.reward_scale))
+        self._meter = _RewardMeter(EpisodeTotals(settings.flows, settings.reward_scale))
         self._figures = _Figures()
         self._use(self._ppo(seed) if self._is_ppo else self._sac(seed))
 
@@ -117,7 +117,7 @@ class SB3Learner:
 
     def _learning_rate(self) -> float:
         """Linear in agent steps, then constant."""
-        ppo = self.recipe.options(FlowPpo)
+        ppo = self.recipe.options(FlowPpoOptions)
         share = min(1.0, self.model.num_timesteps / ppo.lr_decay)
         return ppo.lr + share * (ppo.lr_final - ppo.lr)
 
@@ -126,7 +126,7 @@ class SB3Learner:
         return {"activation_fn": activation}
 
     def _ppo(self, seed: int) -> Any:
-        ppo, hidden = self.recipe.options(FlowPpo), list(self.recipe.network.hidden)
+        ppo, hidden = self.recipe.options(FlowPpoOptions), list(self.recipe.network.hidden)
         return PPO(
             "MlpPolicy",
             self._env,
@@ -148,7 +148,7 @@ class SB3Learner:
         )
 
     def _sac(self, seed: int) -> Any:
-        sac, hidden = self.recipe.options(FlowSac), list(self.recipe.network.hidden)
+        sac, hidden = self.recipe.options(FlowSacOptions), list(self.recipe.network.hidden)
         return SAC(
             "MlpPolicy",
             self._env,
@@ -176,7 +176,7 @@ class _RewardMeter(BaseCallback):
 
     total = 0.0
 
-    def __init__(self, episodes: Episodes) -> None:
+    def __init__(self, episodes: EpisodeTotals) -> None:
         super().__init__()
         self.episodes = episodes
 

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.common.errors import OrbitccError
 from orbitcc.common.names import plain
+from orbitcc.eval.heldout_metrics import failures, print_figures
 from orbitcc.eval.statistics import Aggregate, aggregate
 from orbitcc.training.fleet import fleet
-from orbitcc.training.heldout_metrics import failures, print_figures
 from orbitcc.training.loop import DIVERGED, INTERRUPTED, UNTRAINED, Interrupt, TrainingResult
 from orbitcc.training.remote import Job
 from orbitcc.training.resume import check_state
 
 
 @dataclass(frozen=True)
-class Result:
+class SeedResult:
     """The result of a seed: the exit code of its process and the result in its folder (None: nothing was saved)."""
 
     seed: int
@@ -38,7 +38,7 @@ class Result:
         return self.outcome is not None and self.status in ("finished", "failed")
 
 
-def train_all(jobs: Sequence[Job], at_once: int, ray: str | None = None) -> list[Result]:
+def train_all(jobs: Sequence[Job], at_once: int, ray: str | None = None) -> list[SeedResult]:
     """Train every unfinished job; a crash of one does not stop the others.
 
     ray: the address of a Ray cluster that trains as many at once as it has cores for.
@@ -65,19 +65,19 @@ def train_all(jobs: Sequence[Job], at_once: int, ray: str | None = None) -> list
     return [_result(job, codes.get(job.seed, 0)) for job in jobs]
 
 
-def median_seed(results: Sequence[Result]) -> Result | None:
+def median_seed(results: Sequence[SeedResult]) -> SeedResult | None:
     """The seed whose `best/` has the median score; of an even number the lower one of the middle two."""
     ranked = sorted((r for r in results if r.counts), key=_score)
     return ranked[(len(ranked) - 1) // 2] if ranked else None
 
 
-def over_seeds(results: Sequence[Result]) -> Aggregate | None:
+def over_seeds(results: Sequence[SeedResult]) -> Aggregate | None:
     """Interquartile mean and interval of the score of `best/` over the seeds that count; None without one."""
     scores = [_score(result) for result in results if result.counts]
     return aggregate(scores) if scores else None
 
 
-def summary(results: Sequence[Result]) -> dict[str, Any]:
+def summary(results: Sequence[SeedResult]) -> dict[str, Any]:
     """The results for `--json`."""
     mean, median = over_seeds(results), median_seed(results)
     return {
@@ -99,7 +99,7 @@ def summary(results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-def print_summary(results: Sequence[Result]) -> None:
+def print_summary(results: Sequence[SeedResult]) -> None:
     """A line per seed, figures of the best policies, mean and median of their score; on standard output."""
     print_figures({f"seed {r.seed}": r.outcome.best for r in results if r.outcome}, "held-out worlds, best policies")
     for result in results:
@@ -116,7 +116,7 @@ def print_summary(results: Sequence[Result]) -> None:
         print(f"median seed {median.seed}: {median.run.policy}")
 
 
-def exit_code(results: Sequence[Result]) -> int:
+def exit_code(results: Sequence[SeedResult]) -> int:
     """Interrupted, else crashed, else failed, else 0."""
     found = {result.status for result in results}
     if "interrupted" in found:
@@ -124,12 +124,12 @@ def exit_code(results: Sequence[Result]) -> int:
     return 1 if "crashed" in found else DIVERGED if "failed" in found else 0
 
 
-def _result(job: Job, code: int) -> Result:
+def _result(job: Job, code: int) -> SeedResult:
     if not job.run.state.is_dir():
-        return Result(job.seed, job.run, code, None)
-    return Result(job.seed, job.run, code, TrainingResult.stored(job.run, job.recipe))
+        return SeedResult(job.seed, job.run, code, None)
+    return SeedResult(job.seed, job.run, code, TrainingResult.stored(job.run, job.recipe))
 
 
-def _score(result: Result) -> float:
+def _score(result: SeedResult) -> float:
     assert result.outcome is not None
     return result.outcome.best_score

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.common.errors import OrbitccError, StateError
 from orbitcc.common.extras import installing
 from orbitcc.common.files import atomic_write_text, toml_text
@@ -34,7 +34,7 @@ scale, and ranges."""
 
 
 @dataclass(frozen=True)
-class Range:
+class SearchRange:
     """Values of one setting: names, whole numbers, or numbers, in the logarithm with `log`."""
 
     low: float = 0.0
@@ -43,7 +43,7 @@ class Range:
     choices: tuple[Any, ...] = ()
 
     @staticmethod
-    def parse(text: str) -> tuple[str, Range]:
+    def parse(text: str) -> tuple[str, SearchRange]:
         """`KEY=(low, high)`, `KEY=log(low, high)`, `KEY=int(low, high)` or `KEY=a|b|c`; OrbitccError otherwise."""
         key, equals, values = (part.strip() for part in text.partition("="))
         allowed = "KEY=(low, high), KEY=log(low, high), KEY=int(low, high) or KEY=a|b|c"
@@ -51,7 +51,7 @@ class Range:
         if not key or not equals or not (found or "|" in values):
             raise OrbitccError("--search", text, allowed)
         if not found:
-            return key, Range(choices=tuple(parse_value(choice.strip()) for choice in values.split("|")))
+            return key, SearchRange(choices=tuple(parse_value(choice.strip()) for choice in values.split("|")))
         try:
             low, high = float(found[2]), float(found[3])
         except ValueError:
@@ -60,7 +60,7 @@ class Range:
             raise OrbitccError("--search", text, "low < high, above 0 with log")
         if found[1] == "int" and not (low.is_integer() and high.is_integer()):
             raise OrbitccError("--search", text, "whole numbers with int")
-        return key, Range(low, high, found[1] or "")
+        return key, SearchRange(low, high, found[1] or "")
 
     def suggest(self, trial: Any, key: str) -> Any:
         """A value of an Optuna trial."""
@@ -71,7 +71,7 @@ class Range:
         return trial.suggest_float(key, self.low, self.high, log=self.kind == "log")
 
 
-def default_space(recipe: Recipe) -> dict[str, Range]:
+def default_space(recipe: Recipe) -> dict[str, SearchRange]:
     """The default search space of a recipe: learning rates, discounts and exploration."""
     space, options = {}, recipe.learner.model_dump()
     sections = {"learner": options, "learner.training": options.get("training", {})}
@@ -81,14 +81,16 @@ def default_space(recipe: Recipe) -> dict[str, Range]:
                 continue
             if key in _FACTORS:
                 high = value * _FACTORS[key]
-                space[f"{section}.{key}"] = Range(value / _FACTORS[key], min(high, 1.0) if "lr" in key else high, "log")
+                space[f"{section}.{key}"] = SearchRange(
+                    value / _FACTORS[key], min(high, 1.0) if "lr" in key else high, "log"
+                )
             elif key in _RANGES:
-                space[f"{section}.{key}"] = Range(*_RANGES[key])
+                space[f"{section}.{key}"] = SearchRange(*_RANGES[key])
     return space
 
 
 @dataclass(frozen=True)
-class Found:
+class TuneResult:
     """The result of a search: its complete trials and the best one."""
 
     complete: int
@@ -102,7 +104,7 @@ class Found:
 def tune(
     recipe: str,
     changes: Sequence[str],
-    space: Mapping[str, Range],
+    space: Mapping[str, SearchRange],
     *,
     trials: int,
     seeds: Sequence[int],
@@ -111,7 +113,7 @@ def tune(
     at_once: int = 1,
     ray: str | None = None,
     report: Callable[[str], None] = print,
-) -> Found:
+) -> TuneResult:
     """Try this number of settings, each with all training seeds; a setting's score is the mean score of `best/`.
 
     at_once: processes that train at the same time. ray: the address of a Ray cluster that tries as many settings at
@@ -147,7 +149,7 @@ def tune(
 def _tune(
     recipe: str,
     changes: Sequence[str],
-    space: Mapping[str, Range],
+    space: Mapping[str, SearchRange],
     trials: int,
     seeds: Sequence[int],
     folder: Path,
@@ -155,7 +157,7 @@ def _tune(
     at_once: int,
     ray: str | None,
     report: Callable[[str], None],
-) -> Found:
+) -> TuneResult:
     import optuna
 
     study = optuna.create_study(
@@ -260,7 +262,7 @@ class _Trying:
             self._study.tell(one.trial, mean)
 
 
-def _check(recipe: str, changes: Sequence[str], space: Mapping[str, Range]) -> None:
+def _check(recipe: str, changes: Sequence[str], space: Mapping[str, SearchRange]) -> None:
     """Check the ends of every range before the first trial."""
     if not space:
         raise OrbitccError(
@@ -284,7 +286,7 @@ def _shown(values: Mapping[str, Any]) -> str:
     )
 
 
-def _kept(study: Any, optuna: Any, recipe: str, changes: Sequence[str], folder: Path, interrupted: bool) -> Found:
+def _kept(study: Any, optuna: Any, recipe: str, changes: Sequence[str], folder: Path, interrupted: bool) -> TuneResult:
     states = optuna.trial.TrialState
     keys = sorted({key for trial in study.trials for key in trial.params})
     rows: list[list[Any]] = [["trial", "state", "score", *keys]]
@@ -295,9 +297,9 @@ def _kept(study: Any, optuna: Any, recipe: str, changes: Sequence[str], folder: 
     complete = [trial for trial in study.trials if trial.state == states.COMPLETE]
     pruned = sum(trial.state == states.PRUNED for trial in study.trials)
     if not complete:
-        return Found(0, pruned, -math.inf, {}, folder, interrupted)
+        return TuneResult(0, pruned, -math.inf, {}, folder, interrupted)
     best = study.best_trial
     plan = recipes.load(recipe, [*changes, *_as_changes(best.params)])
     tuned = plan.model_dump(mode="json") | {"name": f"{plan.name}-tuned"}
     atomic_write_text(folder / BEST_RECIPE, toml_text(tuned))
-    return Found(len(complete), pruned, float(best.value), dict(best.params), folder, interrupted)
+    return TuneResult(len(complete), pruned, float(best.value), dict(best.params), folder, interrupted)

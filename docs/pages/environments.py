@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from orbitcc.agents.decisions import Actor
+from orbitcc.agents.data.decisions import Actor
 from orbitcc.envs.description.scenario import ControllerSpec, ScenarioDistribution
 from orbitcc.envs.environments.presets import DEFAULT, PRESETS, describe
 from orbitcc.envs.environments.registration import IDS, test_id

@@ -18,10 +18,10 @@ from orbitcc import _sim
 from orbitcc.envs.description.model import Model
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 from orbitcc.envs.environments import presets
-from orbitcc.eval import suites
+from orbitcc.eval import heldout_metrics, suites
 from orbitcc.eval.assessment import criteria
 from orbitcc.eval.report.assessment import limits
-from orbitcc.training import heldout_metrics, recipe
+from orbitcc.training import recipe
 from orbitcc.training.learners import ALGORITHMS
 
 MODULES = {
@@ -40,7 +40,7 @@ MODULES = {
     "orbitcc.common": ("errors",),
     "orbitcc.envs": ("scenarios", "controllers"),
     "orbitcc.envs.backends": ("simulator", "captures"),
-    "orbitcc.agents": ("checkpoint", "model_card", "python_policy", "decisions", "minari"),
+    "orbitcc.agents": ("checkpoint", "model_card", "python_policy", "data.decisions", "data.minari"),
     "orbitcc.eval": ("runner", "results", "metrics", "statistics", "papers"),
     "orbitcc.training": ("recipe", "loop", "logbook", "seeds", "tune"),
 }

@@ -17,7 +17,7 @@ from orbitcc.envs.environments.core import (
     checked_seed,
     scenarios_of,
 )
-from orbitcc.envs.environments.episodes import Episodes
+from orbitcc.envs.environments.episodes import ScenarioEpisodes
 from orbitcc.envs.environments.presets import Native
 from orbitcc.envs.environments.view import WorldsView
 
@@ -57,7 +57,7 @@ class BatchedParallelEnv(WorldsView):
         self.render_mode = self.config.render_mode
         self._stagger, self._with_statistics = stagger, statistics
         self.num_worlds = checked_count("num_worlds", num_worlds)
-        self._core: Core = Core(self.config, Episodes(self.config), self.num_worlds, journal=journal)
+        self._core: Core = Core(self.config, ScenarioEpisodes(self.config), self.num_worlds, journal=journal)
         self.max_agents = self._core.max_agents
         self.single_observation_space = self._core.observation_space
         self.single_action_space = self._core.action_space

@@ -13,7 +13,7 @@ from orbitcc.envs.description import support
 from orbitcc.envs.description.compile import CompiledNetwork, as_text
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.config import EnvConfig
-from orbitcc.envs.environments.core import Episode
+from orbitcc.envs.environments.core import WorldEpisode
 from orbitcc.envs.environments.source import EpisodeSource, agent_flows
 
 SHORTEST_CONNECTION_S = 2.0
@@ -102,13 +102,13 @@ class Connections:
 
     def next(
         self, world: int, rng: np.random.Generator, seed: int | None, scenario: Scenario | None, cut: bool
-    ) -> Episode:
+    ) -> WorldEpisode:
         drawn = self.buckets.next(self.flows[world], rng, seed)
         if self.sizes[world] < self.flows[world]:
             drawn = self.buckets.source.mark_agents(drawn, self.sizes[world])
         network = drawn.network()
         never_idle(network, self._grid_ns, rng, cut=cut)
-        return Episode(drawn, as_text(network), agents=self.sizes[world])
+        return WorldEpisode(drawn, as_text(network), agents=self.sizes[world])
 
     def clone(self) -> "Connections":
         twin = copy.copy(self)

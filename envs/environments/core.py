@@ -37,7 +37,7 @@ class ResetNeededError(StateError, gym.error.ResetNeeded):
 
 
 @dataclass(frozen=True)
-class Episode:
+class WorldEpisode:
     """A new episode of a world: its scenario, its compiled network, and its number of agents at the start."""
 
     scenario: Scenario
@@ -56,7 +56,7 @@ class Feed(Protocol):
 
     def next(
         self, world: int, rng: np.random.Generator, seed: int | None, scenario: Scenario | None, cut: bool
-    ) -> Episode:
+    ) -> WorldEpisode:
         """The next episode of a world, or one of this scenario. cut: end it at a random moment."""
 
     def clone(self) -> Self:

@@ -7,14 +7,14 @@ from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.compile import CompiledNetwork, as_text
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.config import EnvConfig
-from orbitcc.envs.environments.core import Episode
+from orbitcc.envs.environments.core import WorldEpisode
 from orbitcc.envs.environments.source import agent_flows
 
 SHORTEST_S = 2.0
 """Seconds; an episode that ends at a random moment is at least this long."""
 
 
-class Episodes:
+class ScenarioEpisodes:
     """A :class:`~orbitcc.envs.environments.core.Feed`: an episode begins with the first decision of its first agent."""
 
     shared = False
@@ -26,7 +26,7 @@ class Episodes:
 
     def next(
         self, world: int, rng: np.random.Generator, seed: int | None, scenario: Scenario | None, cut: bool
-    ) -> Episode:
+    ) -> WorldEpisode:
         """Drawn, or as given. cut: it ends at a random moment, after two seconds or an agent's third decision at the
         earliest."""
         scenario = self._source.draw(rng, seed) if scenario is None else self._source.mark_agents(scenario)
@@ -36,9 +36,9 @@ class Episodes:
         network = scenario.network()
         if cut:
             _shorten(network, self._shortest_ns, rng)
-        return Episode(scenario, as_text(network), agents=1)
+        return WorldEpisode(scenario, as_text(network), agents=1)
 
-    def clone(self) -> "Episodes":
+    def clone(self) -> "ScenarioEpisodes":
         return self  # it remembers nothing
 
 

@@ -23,7 +23,7 @@ from orbitcc.envs.environments.core import (
     checked_options,
     checked_seed,
 )
-from orbitcc.envs.environments.episodes import Episodes
+from orbitcc.envs.environments.episodes import ScenarioEpisodes
 from orbitcc.envs.environments.render import FPS, MODES
 from orbitcc.envs.environments.view import WorldView
 
@@ -96,7 +96,7 @@ class ParallelCongestionEnv(WorldView, ParallelEnv[str, NDArray[np.float32], NDA
         self.config = EnvConfig.of(scenario, settings, type(self))
         self.render_mode = self.config.render_mode
         self.pad_absent = pad_absent
-        self._core: Core = Core(self.config, Episodes(self.config), 1, threads=1)
+        self._core: Core = Core(self.config, ScenarioEpisodes(self.config), 1, threads=1)
         core = self._core
         self.possible_agents = [f"flow_{index}" for index in range(core.max_agents)]
         self.agents: list[str] = []

@@ -95,7 +95,7 @@ class Picture:
         total: dict[str, float] = {}
         for flow in flows:
             place, _, number = str(flow["name"]).rpartition(".")
-            if not (number.isdigit() and place in total):  # else a later connection in a flow's place (slots.py)
+            if not (number.isdigit() and place in total):  # else a later connection in a flow's place (`connections`)
                 place = str(flow["name"])
             total[place] = total.get(place, 0.0) + float(flow["received_bytes"])
         self._names, received = list(total), np.array(list(total.values()))

@@ -17,7 +17,7 @@ from orbitcc.envs.environments.core import (
     checked_options,
     checked_seed,
 )
-from orbitcc.envs.environments.episodes import Episodes
+from orbitcc.envs.environments.episodes import ScenarioEpisodes
 from orbitcc.envs.environments.render import FPS, MODES
 from orbitcc.envs.environments.view import WorldView
 
@@ -126,7 +126,7 @@ class CongestionEnv(WorldView, gym.Env[NDArray[np.float32], NDArray[np.float32]]
     ) -> None:
         self.config = EnvConfig.of(scenario, settings).for_one_agent()
         self.render_mode = self.config.render_mode
-        self._core: Core = Core(self.config, Episodes(self.config), 1, threads=1)
+        self._core: Core = Core(self.config, ScenarioEpisodes(self.config), 1, threads=1)
         self.observation_space = self._core.observation_space
         self.action_space = self._core.action_space
         self._over = True

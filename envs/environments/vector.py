@@ -20,7 +20,7 @@ from orbitcc.envs.environments.core import (
     checked_seed,
     scenarios_of,
 )
-from orbitcc.envs.environments.episodes import Episodes
+from orbitcc.envs.environments.episodes import ScenarioEpisodes
 from orbitcc.envs.environments.render import FPS, MODES
 from orbitcc.envs.environments.view import WorldsView
 
@@ -62,7 +62,7 @@ class VectorCongestionEnv(WorldsView, VectorEnv[NDArray[np.float32], NDArray[np.
         self.config = EnvConfig.of(scenario, settings, type(self)).for_one_agent()
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}  # type: ignore[misc]
         self.render_mode = self.config.render_mode
-        self._core = core = Core(self.config, Episodes(self.config), self.num_envs)
+        self._core = core = Core(self.config, ScenarioEpisodes(self.config), self.num_envs)
         self.single_observation_space = core.observation_space
         self.single_action_space = core.action_space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)

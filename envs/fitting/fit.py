@@ -11,7 +11,7 @@ import numpy as np
 from orbitcc.envs.description.links import MIN_RATE_MBPS, GammaJitter, GilbertElliott
 from orbitcc.envs.description.queues import PACKET_BYTES, DropTailBytes
 from orbitcc.envs.fitting import changes, flows, noise, rates
-from orbitcc.envs.fitting.flows import Flow
+from orbitcc.envs.fitting.flows import MeasuredFlow
 from orbitcc.envs.fitting.model import Fit, Note
 from orbitcc.envs.fitting.recordings import Array, Datagrams, Gathered, Probes
 from orbitcc.envs.fitting.stalls import Stall
@@ -289,7 +289,7 @@ class _Fitting:
         return stalls
 
 
-def _main(several: tuple[Flow, ...]) -> Flow | None:
+def _main(several: tuple[MeasuredFlow, ...]) -> MeasuredFlow | None:
     """The flow that shows the path over time: of the fast ones, that with the lowest base RTT, an upper bound."""
     loaded = [f for f in several if f.loaded] or list(several)
     fastest = max((float(f.mbps.mean()) for f in loaded), default=0.0)
@@ -297,7 +297,7 @@ def _main(several: tuple[Flow, ...]) -> Flow | None:
     return min(fast, key=_mean_base_ms, default=None)
 
 
-def _mean_base_ms(flow: Flow) -> float:
+def _mean_base_ms(flow: MeasuredFlow) -> float:
     return float(flow.base_at(flow.edges_s).mean())
 
 

@@ -35,7 +35,7 @@ SURE_SD = 3.0
 
 
 @dataclass(frozen=True, eq=False)
-class Flow:
+class MeasuredFlow:
     """A flow in bins between edges_s [T + 1], by the time at which packets left the queue.
 
     mbps: [T] rate on the wire. rtt_ms: [T] least RTT, NaN without one. sent, lost: [T] packets by time of sending.
@@ -78,7 +78,7 @@ def at_slots(slots_s: Array, values: Array, t_s: Any) -> Any:
     return values[np.maximum(np.searchsorted(slots_s, t_s, side="right") - 1, 0)]
 
 
-def from_packets(packets: Packets, jitter_ms: float = 0.0, size: tuple[Drop, float] | None = None) -> Flow:
+def from_packets(packets: Packets, jitter_ms: float = 0.0, size: tuple[Drop, float] | None = None) -> MeasuredFlow:
     """The flow of a capture.
 
     jitter_ms: a delay that is not a queue, as other recordings of the path show it; size: of the queue, likewise.
@@ -123,7 +123,7 @@ def from_packets(packets: Packets, jitter_ms: float = 0.0, size: tuple[Drop, flo
     gone = queued.safe & packets.lost
     gone_mbps = np.histogram(left_s[gone], edges, weights=packets.wire_bytes[gone])[0] * 8e-6 / width_s
     busy = loaded & waited & (mbps > 0) & (middle >= enough) & (gone_mbps <= MOST_LOST * mbps)
-    return Flow(
+    return MeasuredFlow(
         packets.file, edges, mbps, rtt_ms,
         sent=np.histogram(packets.sent_s, edges)[0].astype(float),
         lost=np.histogram(packets.sent_s[packets.lost], edges)[0].astype(float),
@@ -139,7 +139,7 @@ def from_packets(packets: Packets, jitter_ms: float = 0.0, size: tuple[Drop, flo
     )  # fmt: skip
 
 
-def from_intervals(log: Intervals, jitter_ms: float = 0.0) -> Flow:
+def from_intervals(log: Intervals, jitter_ms: float = 0.0) -> MeasuredFlow:
     """The flow of a log of iperf3, in its intervals. Losses while the smoothed RTT was low are taken for random."""
     edges = np.append(0.0, log.end_s)
     mbps = log.wire_bytes * 8e-6 / np.diff(edges)
@@ -157,7 +157,7 @@ def from_intervals(log: Intervals, jitter_ms: float = 0.0) -> Flow:
         full[:] = False
     busy = loaded & (queue >= SOME_QUEUE * largest) & (excess > max(LEAST_QUEUE_MS, 2 * jitter_ms))
     counts = (float(log.resent[~full].sum()), float(log.packets[~full].sum()))
-    return Flow(
+    return MeasuredFlow(
         log.file, edges, mbps, log.rtt_ms, log.packets, log.resent, busy, loaded, slots, base, None, (), largest,
         "tail", overflowed, None, counts, log.payload_bytes * 8e-6 / float(log.end_s[-1]),
     )  # fmt: skip

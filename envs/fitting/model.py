@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from orbitcc.envs.description.flows import ControllerSpec
-from orbitcc.envs.description.flows import Flow as ScenarioFlow
+from orbitcc.envs.description.flows import ControllerSpec, Flow
 from orbitcc.envs.description.links import Direction, GammaJitter, Handover, Link, Outage
 from orbitcc.envs.description.queues import DropTailBytes
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.fitting import changes, rates
-from orbitcc.envs.fitting.flows import Flow
+from orbitcc.envs.fitting.flows import MeasuredFlow
 from orbitcc.envs.fitting.recordings import Array, Probes
 from orbitcc.envs.fitting.stalls import Stall
 
@@ -45,7 +44,7 @@ class Fit:
     stalls: tuple[Stall, ...]
     phase_s: float | None
     notes: tuple[Note, ...]
-    flows: tuple[Flow, ...]
+    flows: tuple[MeasuredFlow, ...]
     probes: Probes | None
 
     def scenario(self) -> Scenario:
@@ -67,7 +66,7 @@ class Fit:
             description="; ".join(f"{n.quantity}: {n.value} ({n.origin})" for n in self.notes),
             duration_s=round(self.duration_s, 3),
             links=(link,),
-            flows=(ScenarioFlow(controller=ControllerSpec(name="cubic")),),
+            flows=(Flow(controller=ControllerSpec(name="cubic")),),
         )
 
     def to_toml(self) -> str:

@@ -9,7 +9,7 @@ from orbitcc.common.errors import FileContentError
 from orbitcc.envs.description.links import MIN_RATE_MBPS
 from orbitcc.envs.description.queues import PACKET_BYTES
 from orbitcc.envs.fitting import changes
-from orbitcc.envs.fitting.flows import BIN_S, HIGH, Flow
+from orbitcc.envs.fitting.flows import BIN_S, HIGH, MeasuredFlow
 from orbitcc.envs.fitting.recordings import Array, Opportunities
 from orbitcc.envs.fitting.stalls import STALL_FACTOR, STALL_S, Stall
 
@@ -55,7 +55,7 @@ def of_opportunities(chances: Opportunities, end_s: float, *, find_stalls: bool)
     return merged(edges[:-1], np.maximum(changes.filled(rates), MIN_RATE_MBPS)), stalls
 
 
-def of_flow(flow: Flow, jitter_sd_ms: float) -> Steps:
+def of_flow(flow: MeasuredFlow, jitter_sd_ms: float) -> Steps:
     """Rates in Mbit/s while packets waited in the queue, as a piecewise constant curve (`changes.segments`).
 
     Times between are interpolated; where the flow was clearly faster than that, its own rate counts.
@@ -82,7 +82,7 @@ def of_flow(flow: Flow, jitter_sd_ms: float) -> Steps:
     return t[starts], np.maximum(values, MIN_RATE_MBPS)
 
 
-def _between(flow: Flow, known: NDArray[np.bool_]) -> Array:
+def _between(flow: MeasuredFlow, known: NDArray[np.bool_]) -> Array:
     """The rates where they are known, and interpolated between in each slot; without any, the high ones of the slot."""
     t, found = flow.edges_s[:-1], np.empty(flow.mbps.size)
     edges = changes.slot_edges(flow.phase_s, flow.duration_s) if flow.phase_s is not None else np.zeros(1)
@@ -94,7 +94,7 @@ def _between(flow: Flow, known: NDArray[np.bool_]) -> Array:
     return found
 
 
-def bound_of_flow(flow: Flow) -> Steps:
+def bound_of_flow(flow: MeasuredFlow) -> Steps:
     """The highest rate that a flow reached which never filled its link: less than the rate of the link."""
     return np.zeros(1), np.array([max(float(np.quantile(flow.mbps, 0.98)), MIN_RATE_MBPS)])
 

@@ -94,7 +94,7 @@ class Leg:
     nodes: tuple[int, ...]
 
 
-class Network:
+class GroundNetwork:
     """A constellation and the places on the ground. Nodes are numbered: satellites from 0 on, then the source, the
     target and the gateways."""
 
@@ -199,7 +199,7 @@ class Sight:
 class Route:
     """A path over time: its network, and one leg per slot from 0 to the end."""
 
-    network: Network
+    network: GroundNetwork
     legs: tuple[Leg, ...]
 
     def leg_at(self, t_s: float) -> Leg:
@@ -244,7 +244,7 @@ def _whole(name: str, times: list[Array], delays: list[Array], slots: list[Slot]
 
 def find_route(spec: PathSpec, duration_s: float, seed: int = 1) -> Route:
     """The route over `duration_s`. Equal arguments give equal routes; a longer route begins with the shorter one."""
-    network = Network(spec, seed)
+    network = GroundNetwork(spec, seed)
     chooser = _Chooser(network)
     edges = network.slot_edges(duration_s)
     legs = [
@@ -260,7 +260,7 @@ def find_path(spec: PathSpec, duration_s: float, seed: int = 1) -> PathTrace:
     return find_route(spec, duration_s, seed).trace()
 
 
-def _chosen(network: Network, chooser: _Chooser, edges: Array) -> Iterator[tuple[float, float, tuple[int, ...]]]:
+def _chosen(network: GroundNetwork, chooser: _Chooser, edges: Array) -> Iterator[tuple[float, float, tuple[int, ...]]]:
     for first in range(0, len(edges) - 1, SLOTS_AT_ONCE):
         times = edges[first : first + SLOTS_AT_ONCE + 1]
         ends = network.satellites_km(times)
@@ -272,7 +272,7 @@ def _chosen(network: Network, chooser: _Chooser, edges: Array) -> Iterator[tuple
 class _Chooser:
     """Selects the route of one slot after the other."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: GroundNetwork) -> None:
         self.network = network
         self.spec = network.spec
         self.ground = network.ground_km

@@ -18,7 +18,7 @@ Grade = Literal["pass", "concern", "fail", "not applicable"]
 WORST: Mapping[Grade, int] = {"not applicable": 0, "pass": 1, "concern": 2, "fail": 3}
 
 
-class Figure(BaseModel):
+class CriterionFigure(BaseModel):
     """One number that decides a row, and its limits: absolute, and as multiples of Cubic's in the same world."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -35,7 +35,7 @@ class Figure(BaseModel):
     concern_ratio: float | None = None
 
     @model_validator(mode="after")
-    def _limited(self) -> Figure:
+    def _limited(self) -> CriterionFigure:
         if self.passes is None and self.pass_ratio is None:
             raise ValueError(f"{self.metric}: needs pass or pass_ratio")
         return self
@@ -91,7 +91,7 @@ class Criterion(BaseModel):
     section: str
     title: str
     worlds: str | None = None
-    figures: list[Figure] = Field(default_factory=list, alias="figure")
+    figures: list[CriterionFigure] = Field(default_factory=list, alias="figure")
     not_applicable: str = ""
 
     @model_validator(mode="after")

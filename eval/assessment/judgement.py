@@ -15,7 +15,7 @@ import numpy as np
 
 from orbitcc.common.files import atomic_write_text
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.eval.assessment.criteria import WORST, Criterion, Figure, Grade, criteria, where
+from orbitcc.eval.assessment.criteria import WORST, Criterion, CriterionFigure, Grade, criteria, where
 from orbitcc.eval.assessment.suite import AssessmentSuite
 from orbitcc.eval.contenders import Contender, line_up
 from orbitcc.eval.results import Results, value_of
@@ -31,7 +31,7 @@ REFERENCES = ("cubic", "bbr3", "leocc")
 class Reading:
     """A figure of a contender at its worst point: the median of its runs, Cubic's median, and the result."""
 
-    figure: Figure
+    figure: CriterionFigure
     point: Point
     value: float
     reference: float
@@ -125,7 +125,7 @@ def _judge(results: Results, contender: Contender, row: Criterion) -> Judgement:
     return Judgement(row, verdict, readings, _worst_case(results, contender, told))
 
 
-def _read(results: Results, contender: Contender, row: Criterion, figure: Figure) -> Reading:
+def _read(results: Results, contender: Contender, row: Criterion, figure: CriterionFigure) -> Reading:
     standard = next(c for c in results.contenders if c.label == STANDARD)
     found = []
     for point in results.points():

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from orbitcc.eval.claims.evidence import RESAMPLES, TAIL, Array, Evidence, Missing
-from orbitcc.eval.claims.quantities import Criterion, split
+from orbitcc.eval.claims.quantities import ClaimCriterion, split
 from orbitcc.eval.claims.words import in_words
 from orbitcc.eval.results import Results
 
@@ -37,7 +37,7 @@ class ClaimResult:
     calibrated: str = ""
 
 
-class Claim(Criterion):
+class Claim(ClaimCriterion):
     """A row of the reproduction.
 
     statement: in our words. quote: the paper's. source: section or table. measured: what is printed, with values in

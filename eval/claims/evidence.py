@@ -191,7 +191,7 @@ def ellipse(x: Array, y: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Statistic:
+class RunStatistic:
     """A number from runs: `[..., runs]` -> `[...]`.
 
     metrics: suffixes of what else it reads of each run. against: needs a second contender.
@@ -203,18 +203,18 @@ class Statistic:
     against: bool = False
 
 
-STATISTICS: Mapping[str, Statistic] = {
-    "median": Statistic("median", lambda x: np.median(x, axis=-1)),
-    "mean": Statistic("mean", lambda x: x.mean(axis=-1)),
-    "sd": Statistic("standard deviation over runs of", lambda x: x.std(axis=-1, ddof=1)),
+STATISTICS: Mapping[str, RunStatistic] = {
+    "median": RunStatistic("median", lambda x: np.median(x, axis=-1)),
+    "mean": RunStatistic("mean", lambda x: x.mean(axis=-1)),
+    "sd": RunStatistic("standard deviation over runs of", lambda x: x.std(axis=-1, ddof=1)),
     # Over the seconds of all runs.
-    "pooled": Statistic("mean", lambda *samples: pooled(*samples)[0], ("{}_sd", "seconds")),
-    "pooled_sd": Statistic("standard deviation of", lambda *samples: pooled(*samples)[1], ("{}_sd", "seconds")),
-    "runs": Statistic("", lambda x: x),
-    "ellipse": Statistic("area of the ellipse of goodput and", ellipse, ("goodput_share",)),
-    "t": Statistic("t of", lambda a, b: t_test(a, b)[0], against=True),
-    "p": Statistic("p of", lambda a, b: t_test(a, b)[1], against=True),
-    "d": Statistic("Cohen's d of", lambda a, b: t_test(a, b)[2], against=True),
+    "pooled": RunStatistic("mean", lambda *samples: pooled(*samples)[0], ("{}_sd", "seconds")),
+    "pooled_sd": RunStatistic("standard deviation of", lambda *samples: pooled(*samples)[1], ("{}_sd", "seconds")),
+    "runs": RunStatistic("", lambda x: x),
+    "ellipse": RunStatistic("area of the ellipse of goodput and", ellipse, ("goodput_share",)),
+    "t": RunStatistic("t of", lambda a, b: t_test(a, b)[0], against=True),
+    "p": RunStatistic("p of", lambda a, b: t_test(a, b)[1], against=True),
+    "d": RunStatistic("Cohen's d of", lambda a, b: t_test(a, b)[2], against=True),
 }
 
 

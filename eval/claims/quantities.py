@@ -19,18 +19,18 @@ Values = Mapping[str, Labelled]
 COMPARISONS = {"above": np.greater, "at_least": np.greater_equal, "below": np.less, "at_most": np.less_equal}
 
 
-class Model(BaseModel):
+class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
-class Range(Model):
+class LevelRange(_Model):
     """Those levels of a factor that the results have, from one on, up to one."""
 
     low: float = Field(default=-np.inf, alias="from")
     high: float = Field(default=np.inf, alias="to")
 
 
-class Comparison(Model):
+class Comparison(_Model):
     """Whether a quantity (`of`, minus or per another) meets its limits, at all of its labels.
 
     near: within so many percent or within `by` of it, whichever is more. highest, lowest: the level with that end.
@@ -113,7 +113,7 @@ class Value(Comparison):
     suite: str = ""
     metric: str = ""
     who: str | list[str] = ""
-    at: dict[str, float | str | list[float | str] | Range] = Field(default_factory=dict)
+    at: dict[str, float | str | list[float | str] | LevelRange] = Field(default_factory=dict)
     statistic: str = "median"
     against: str = ""
     least_runs: int = 1
@@ -143,7 +143,7 @@ class Value(Comparison):
     @property
     def listed(self) -> list[str]:
         """The factors that label what is read."""
-        several = [f for f, levels in self.at.items() if levels == "all" or isinstance(levels, list | Range)]
+        several = [f for f, levels in self.at.items() if levels == "all" or isinstance(levels, list | LevelRange)]
         return ["contender"] * isinstance(self.who, list) + several + ["run"] * (self.statistic == "runs")
 
     def evaluate(self, evidence: Evidence, values: Values) -> Labelled:
@@ -188,7 +188,7 @@ class Value(Comparison):
         levels = self.at[factor]
         if levels == "all":
             return list(dict.fromkeys(p[factor] for p in evidence.results(self.suite).suite.points("full")))
-        if not isinstance(levels, Range):
+        if not isinstance(levels, LevelRange):
             return levels if isinstance(levels, list) else [levels]
         found = [x for x in evidence.levels(self.suite, factor) if levels.low <= x <= levels.high]
         if not found:
@@ -196,20 +196,20 @@ class Value(Comparison):
         return found
 
 
-class Words(Model):
-    """Words of criteria. factors: of one level, with {} for it, and of several."""
+class CriterionWords(_Model):
+    """CriterionWords of criteria. factors: of one level, with {} for it, and of several."""
 
     suites: dict[str, str] = Field(default_factory=dict)
     metrics: dict[str, str]
     factors: dict[str, tuple[str, str]]
 
 
-class Criterion(Model):
+class ClaimCriterion(_Model):
     """What has to be met: every condition, on values by name."""
 
     values: dict[str, Value] = Field(default_factory=dict)
     conditions: list[Comparison] = Field(default_factory=list)
-    words: Words
+    words: CriterionWords
 
     def check(self, evidence: Evidence) -> tuple[dict[str, Labelled], Array]:
         """The values, and whether the criterion is met, for the runs and in each resample of them.

@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 from orbitcc.eval.claims.evidence import REDUCTIONS, STATISTICS, shown
-from orbitcc.eval.claims.quantities import Comparison, Criterion, Limit, Range, Value, split
+from orbitcc.eval.claims.quantities import ClaimCriterion, Comparison, LevelRange, Limit, Value, split
 
 SIGNS = {"above": ">", "at_least": "≥", "below": "<", "at_most": "≤"}
 
 
-def in_words(criterion: Criterion) -> str:
+def in_words(criterion: ClaimCriterion) -> str:
     """All conditions; those with the same subject stand together."""
     by_subject: dict[str, list[str]] = {}
     for condition in criterion.conditions:
@@ -27,7 +27,9 @@ def _joined(subject: str, test: str) -> str:
     return f"{subject}{' ' if test[0] in '<>≤≥−/' or test.startswith('within') else ': '}{test}"
 
 
-def _comparison(c: Comparison, criterion: Criterion, read: str = "", chosen: Sequence[str] = ()) -> tuple[str, str]:
+def _comparison(
+    c: Comparison, criterion: ClaimCriterion, read: str = "", chosen: Sequence[str] = ()
+) -> tuple[str, str]:
     """The quantity, and what it has to be. read: the quantity itself, where it is no value with a name."""
     subject, test = (read, "") if read else _quantity(c, criterion, chosen)
     tests = [f"{SIGNS[name]} {_other(limit, c, criterion)}" for name, limit in c.limits.items()]
@@ -41,7 +43,7 @@ def _comparison(c: Comparison, criterion: Criterion, read: str = "", chosen: Seq
     return subject, test
 
 
-def _quantity(c: Comparison, criterion: Criterion, chosen: Sequence[str] = ()) -> tuple[str, str]:
+def _quantity(c: Comparison, criterion: ClaimCriterion, chosen: Sequence[str] = ()) -> tuple[str, str]:
     """`of` with what is subtracted or divided by: the value, and the levels of it."""
     subject, test = _named(c.of, criterion, chosen)
     for sign, other in (("−", c.minus), ("/", c.per)):
@@ -50,7 +52,7 @@ def _quantity(c: Comparison, criterion: Criterion, chosen: Sequence[str] = ()) -
     return subject, test
 
 
-def _other(limit: Limit, c: Comparison, criterion: Criterion) -> str:
+def _other(limit: Limit, c: Comparison, criterion: ClaimCriterion) -> str:
     """A limit; of the value that is compared only the levels."""
     if isinstance(limit, str):
         subject, levels = _named(limit, criterion)
@@ -58,7 +60,7 @@ def _other(limit: Limit, c: Comparison, criterion: Criterion) -> str:
     return _numbers(limit) if isinstance(limit, dict) else _number(limit)
 
 
-def _named(name: str, criterion: Criterion, chosen: Sequence[str] = ()) -> tuple[str, str]:
+def _named(name: str, criterion: ClaimCriterion, chosen: Sequence[str] = ()) -> tuple[str, str]:
     """The value of that name, without the factors that are chosen elsewhere, and its levels."""
     base, *levels = split(name)
     value = criterion.values[base]
@@ -69,7 +71,7 @@ def _named(name: str, criterion: Criterion, chosen: Sequence[str] = ()) -> tuple
     return _value(value, criterion, [*chosen, *factors]), ", ".join(said)
 
 
-def _value(value: Value, criterion: Criterion, chosen: Sequence[str]) -> str:
+def _value(value: Value, criterion: ClaimCriterion, chosen: Sequence[str]) -> str:
     read = "" if value.of else _read(value, criterion, chosen)
     said = _joined(*_comparison(value, criterion, read, chosen))
     if value.times == -1 and value.plus:
@@ -86,7 +88,7 @@ def _value(value: Value, criterion: Criterion, chosen: Sequence[str]) -> str:
     return REDUCTIONS[value.reduce].words.format(over, said)
 
 
-def _read(value: Value, criterion: Criterion, chosen: Sequence[str]) -> str:
+def _read(value: Value, criterion: ClaimCriterion, chosen: Sequence[str]) -> str:
     """What is read from runs."""
     words = criterion.words
     said = [STATISTICS[value.statistic].words, words.metrics[value.metric]]
@@ -97,7 +99,7 @@ def _read(value: Value, criterion: Criterion, chosen: Sequence[str]) -> str:
     said.append(words.suites.get(value.suite, ""))
     where = []
     for factor, levels in value.at.items():
-        if isinstance(levels, Range):
+        if isinstance(levels, LevelRange):
             ends = (("≥", levels.low), ("≤", levels.high))
             shown_levels = [f"{sign} {_number(end)}" for sign, end in ends if math.isfinite(end)]
         else:
@@ -108,7 +110,7 @@ def _read(value: Value, criterion: Criterion, chosen: Sequence[str]) -> str:
     return " ".join(x for x in (*said, f"at {', '.join(where)}" if where else "") if x)
 
 
-def _source(value: Value, criterion: Criterion) -> Value:
+def _source(value: Value, criterion: ClaimCriterion) -> Value:
     """The first value that it is made from."""
     return _source(criterion.values[split(value.of)[0]], criterion) if value.of else value
 
@@ -121,7 +123,7 @@ def _factor(source: Value, level: str) -> str:
     return next((factor for factor, levels in listed.items() if level in map(shown, levels)), "path")
 
 
-def _factors(value: Value, criterion: Criterion) -> list[str]:
+def _factors(value: Value, criterion: ClaimCriterion) -> list[str]:
     """The factors that label a value before it is reduced."""
     if not value.of:
         return value.listed

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Figure:
+class SuiteFigure:
     """A figure of the results, drawn once per theme. folded: the page shows its title, a click shows the figure."""
 
     slug: str
@@ -48,7 +48,7 @@ class Drawing:
         return {name: 1 / float(panel) if value == "1 / panel" else value for name, value in given}
 
 
-def figures_of(results: Results) -> Sequence[Figure]:
+def figures_of(results: Results) -> Sequence[SuiteFigure]:
     """The figures of finished results: goodput against delay first."""
     table = _table()
     names = [vars(kind)["name"] for kind in type(results.suite).__mro__ if "name" in vars(kind)]
@@ -65,7 +65,7 @@ def _table() -> dict[str, Any]:
 
 def _figures(
     row: Mapping[str, Any], kinds: Mapping[str, Any], results: Results, shown: Mapping[str, Recording]
-) -> Iterator[Figure]:
+) -> Iterator[SuiteFigure]:
     kind = kinds.get(row["draw"], {})
     if kind.get("recorded") and not shown:
         return
@@ -80,7 +80,7 @@ def _figures(
         said |= {"number": number, "label": ", ".join(recordings)}
         texts = {key: {**row, **kind}[key].format(**said) for key in ("slug", "title", "caption")}
         draw = partial(DRAW[row["draw"]], Drawing(results, row, metric, recordings))
-        yield Figure(**texts, draw=draw, folded=kind.get("folded", False))
+        yield SuiteFigure(**texts, draw=draw, folded=kind.get("folded", False))
 
 
 def _front(d: Drawing, theme: Theme) -> Canvas:

@@ -35,7 +35,7 @@ ARC_POINTS = 60
 
 
 @dataclass(frozen=True)
-class View:
+class Projection:
     """An orthographic projection: the plane that `east` and `north` span, seen from where `up` points to."""
 
     up: Array
@@ -43,13 +43,13 @@ class View:
     north: Array
 
     @staticmethod
-    def above(point: Array) -> View:
+    def above(point: Array) -> Projection:
         up = point / np.linalg.norm(point)
         east = np.cross((0.0, 0.0, 1.0), up)
         if np.linalg.norm(east) < 1e-9:  # a pole
             east = np.array((0.0, 1.0, 0.0))
         east /= np.linalg.norm(east)
-        return View(up, east, np.cross(up, east))
+        return Projection(up, east, np.cross(up, east))
 
     def plane(self, positions: Array) -> Array:
         """Where positions [..., 3] appear, [..., 2]."""
@@ -68,7 +68,7 @@ def draw_globe(ax: Axes, route: Route, at_s: float, theme: Theme) -> None:
     t = np.array([at_s])
     places = network.positions_km(t, nodes or (network.source, network.target))[0]
     ends = network.ground_km[:2]
-    view = View.above(ends.sum(axis=0) if np.linalg.norm(ends.sum(axis=0)) > 1 else places.sum(axis=0))
+    view = Projection.above(ends.sum(axis=0) if np.linalg.norm(ends.sum(axis=0)) > 1 else places.sum(axis=0))
     satellites = network.satellites_km(t)[0]
     middle, height = _window(view.plane(np.concatenate((places, ends))))
     draw_ground(ax, view, height, theme)
@@ -179,7 +179,7 @@ def _window(points: Array) -> tuple[Array, float]:
     return (low + high) / 2, max(height, width / ASPECT, LEAST_KM)
 
 
-def draw_ground(ax: Axes, view: View, height_km: float, theme: Theme) -> None:
+def draw_ground(ax: Axes, view: Projection, height_km: float, theme: Theme) -> None:
     """The Earth's disc with land and graticule."""
     ax.grid(visible=False)
     ax.add_patch(Circle((0, 0), MEAN_RADIUS_KM, facecolor=theme.page, edgecolor=theme.edge, linewidth=0.8, zorder=0.1))

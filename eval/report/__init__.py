@@ -18,7 +18,7 @@ from orbitcc.eval.statistics import MIN_PAIRS, Estimate, median_estimate, paired
 from orbitcc.eval.suites.base import Metric
 
 if TYPE_CHECKING:
-    from orbitcc.eval.figures.by_suite import Figure
+    from orbitcc.eval.figures.by_suite import SuiteFigure
 
 
 def write_report(results: Results, notes: Sequence[str] = ()) -> Path:
@@ -282,7 +282,7 @@ def _differences(results: Results) -> str:
     )
 
 
-def _picture(figure: Figure, files: Mapping[ThemeName, bytes]) -> str:
+def _picture(figure: SuiteFigure, files: Mapping[ThemeName, bytes]) -> str:
     title = html.escape(figure.title)
     shown = picture(files, figure.title, html.escape(figure.caption))
     if figure.folded:

@@ -10,7 +10,7 @@ from pathlib import Path
 from orbitcc.common.files import atomic_write_bytes
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.eval.assessment.criteria import Figure, Grade, where
+from orbitcc.eval.assessment.criteria import CriterionFigure, Grade, where
 from orbitcc.eval.assessment.judgement import STANDARD, Assessment, Judgement, Reading, worst_world
 from orbitcc.eval.assessment.worlds import RECORD_INTERVAL_S
 from orbitcc.eval.figures.style import THEMES, Line, ThemeName, lines_of
@@ -108,7 +108,7 @@ def _figure(reading: Reading) -> str:
     )
 
 
-def limits(figure: Figure) -> str:
+def limits(figure: CriterionFigure) -> str:
     """What passes, and up to where it is a concern."""
     sign = "≤" if figure.better == "lower" else "≥"
 

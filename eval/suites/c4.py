@@ -32,7 +32,7 @@ BUFFERS = {"rmem_bytes": (10_240, 2**27, 2**27), "wmem_bytes": (10_240, 2**27, 2
 
 
 @dataclass(frozen=True)
-class Trial:
+class Download:
     """A download over a link. buffer_ms: time to send a full buffer at the highest rate. jitter_ms: mean of Wi-Fi's."""
 
     mbytes: float
@@ -53,30 +53,30 @@ C4 = "c4:flavour=picoquic"
 """The C4 of the authors' simulations, where it is the other download."""
 
 
-def _against(prefix: str, suffix: str, **fields: Any) -> dict[str, Trial]:
+def _against(prefix: str, suffix: str, **fields: Any) -> dict[str, Download]:
     """A trial beside each of the authors' three controllers."""
     rivals = {"c4": C4, "bbr": "bbr3", "cubic": "cubic"}
-    return {f"{prefix}_{short}{suffix}": Trial(**fields, beside=rival) for short, rival in rivals.items()}
+    return {f"{prefix}_{short}{suffix}": Download(**fields, beside=rival) for short, rival in rivals.items()}
 
 
-TRIALS: Mapping[str, Trial] = {
-    "alone": Trial(10, 20, 80),
-    "alone_200": Trial(20, 200, 40),
-    "alone_1_5M": Trial(4, 1.5, 40, 50),
-    "alone_512k": Trial(1, 0.512, 34, 50),
-    "low_and_up": Trial(7, ((0, 5), (2.5, 10)), 100),
-    "drop_and_back": Trial(7, ((0, 10), (1.5, 5), (3.5, 10)), 100),
-    "blackhole": Trial(10, 25, 70, holds_s=((2, 2),)),
-    "short_long": Trial(20, 10, ((0, 30), (1, 200)), 200),
-    "satellite": Trial(100, 250, 600, 600),
-    "bbloat": Trial(30, 20, 80, 20_000),
-    "wifi_bad": Trial(4, 10, 2, 250, 7),
-    "wifi_fade": Trial(10, ((0, 20), (1, 18), (3, 20)), 80, jitter_ms=((0, 1), (1, 12), (3, 1))),
-    "wifi_suspension": Trial(10, 20, 10, 20, holds_s=tuple((1.8 + 2 * k, 0.2) for k in range(20))),
-    "ecn": Trial(10, 20, 80, l4s=True),
+TRIALS: Mapping[str, Download] = {
+    "alone": Download(10, 20, 80),
+    "alone_200": Download(20, 200, 40),
+    "alone_1_5M": Download(4, 1.5, 40, 50),
+    "alone_512k": Download(1, 0.512, 34, 50),
+    "low_and_up": Download(7, ((0, 5), (2.5, 10)), 100),
+    "drop_and_back": Download(7, ((0, 10), (1.5, 5), (3.5, 10)), 100),
+    "blackhole": Download(10, 25, 70, holds_s=((2, 2),)),
+    "short_long": Download(20, 10, ((0, 30), (1, 200)), 200),
+    "satellite": Download(100, 250, 600, 600),
+    "bbloat": Download(30, 20, 80, 20_000),
+    "wifi_bad": Download(4, 10, 2, 250, 7),
+    "wifi_fade": Download(10, ((0, 20), (1, 18), (3, 20)), 80, jitter_ms=((0, 1), (1, 12), (3, 1))),
+    "wifi_suspension": Download(10, 20, 10, 20, holds_s=tuple((1.8 + 2 * k, 0.2) for k in range(20))),
+    "ecn": Download(10, 20, 80, l4s=True),
     **_against("vs", "", mbytes=5, rate_mbps=20, rtt_ms=80, beside_mbytes=10),
-    "after_c4": Trial(5, 20, 80, start_s=0.5, beside=C4, beside_mbytes=10),
-    "before_c4": Trial(10, 50, 30, beside=C4, beside_mbytes=20, beside_start_s=0.5),
+    "after_c4": Download(5, 20, 80, start_s=0.5, beside=C4, beside_mbytes=10),
+    "before_c4": Download(10, 50, 30, beside=C4, beside_mbytes=20, beside_start_s=0.5),
     **_against("vs", "_lg", mbytes=30, rate_mbps=20, rtt_ms=80, beside_mbytes=20),
     **_against("vs", "_lg2", mbytes=15, rate_mbps=10, rtt_ms=70, beside_mbytes=10, beside_start_s=1),
     **_against("bbloat", "", mbytes=30, rate_mbps=20, rtt_ms=80, buffer_ms=20_000, beside_mbytes=20),
@@ -125,7 +125,7 @@ class C4Tests(Suite):
         }
 
 
-def scenario(name: str, trial: Trial, seed: int) -> Scenario:
+def scenario(name: str, trial: Download, seed: int) -> Scenario:
     """The network of a trial, with Cubic in the place of the contender."""
     draw = random.Random(seed)
     rates = trial.rate_mbps if isinstance(trial.rate_mbps, tuple) else ((0.0, trial.rate_mbps),)

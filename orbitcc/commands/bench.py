@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orbitcc.commands import bench_envs
-from orbitcc.commands.measurement import REPEATS, Result, median
+from orbitcc.commands.measurement import REPEATS, Measurement, median
 from orbitcc.commands.options import print_json
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ PACKET_BYTES = 1514
 
 def bench(as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False) -> None:
     """Measure the simulator's speed: CPU time per delivered packet, environment steps per second."""
-    results: list[Result] = []
+    results: list[Measurement] = []
     for row in ROWS:
         results.append(row(results))
         if not as_json:
@@ -57,15 +57,15 @@ def _ns_per_packet(scenario: Scenario, *, per_hop: bool = False) -> float:
     return median(measure)
 
 
-def _one(_: list[Result], controller: str, name: str, target: float, noise: bool = True) -> Result:
+def _one(_: list[Measurement], controller: str, name: str, target: float, noise: bool = True) -> Measurement:
     value = _ns_per_packet(_dumbbell(noise).with_controller(controller))
-    return Result(f"1 {name} flow, 100 Mbit/s, 50 ms{_note(noise)}", value, "ns/packet", target, 45)
+    return Measurement(f"1 {name} flow, 100 Mbit/s, 50 ms{_note(noise)}", value, "ns/packet", target, 45)
 
 
-def _one_agent(_: list[Result], noise: bool = True) -> Result:
+def _one_agent(_: list[Measurement], noise: bool = True) -> Measurement:
     scenario = _dumbbell(noise)
     value = median(lambda: 1e9 / _Driven(scenario).run()["packets_per_cpu_s"])
-    return Result(f"1 agent-driven flow, same link{_note(noise)}", value, "ns/packet", 80, 45)
+    return Measurement(f"1 agent-driven flow, same link{_note(noise)}", value, "ns/packet", 80, 45)
 
 
 def _dumbbell(noise: bool) -> Scenario:
@@ -80,30 +80,30 @@ def _note(noise: bool) -> str:
     return "" if noise else ", hosts without jitter"
 
 
-def _ten_cubic(_: list[Result]) -> Result:
+def _ten_cubic(_: list[Measurement]) -> Measurement:
     from orbitcc.envs import scenarios
     from orbitcc.envs.description.scenario import Flow
 
     scenario = scenarios.get("dumbbell").with_flows([Flow.parse("cubic") for _ in range(10)])
-    return Result("10 Cubic flows, same link", _ns_per_packet(scenario), "ns/packet", 120, 70)
+    return Measurement("10 Cubic flows, same link", _ns_per_packet(scenario), "ns/packet", 120, 70)
 
 
-def _parking_lot(_: list[Result]) -> Result:
+def _parking_lot(_: list[Measurement]) -> Measurement:
     from orbitcc.envs import scenarios
 
     scenario = scenarios.get("parking-lot", bottlenecks=6, interruption_every_s=0).with_controller("cubic")
     value = _ns_per_packet(scenario, per_hop=True)
-    return Result("7 Cubic flows, parking lot of 6 hops", value, "ns/packet-hop", 120, 80)
+    return Measurement("7 Cubic flows, parking lot of 6 hops", value, "ns/packet-hop", 120, 80)
 
 
-def _geo(results: list[Result]) -> Result:
+def _geo(results: list[Measurement]) -> Measurement:
     from orbitcc.envs import scenarios
 
     value = _ns_per_packet(scenarios.get("geo-ideal").with_controller("cubic")) / results[0].value
-    return Result("1 Cubic flow, GEO, against row 1", value, "x", 1.3, 1.1)
+    return Measurement("1 Cubic flow, GEO, against row 1", value, "x", 1.3, 1.1)
 
 
-def _step_overhead(results: list[Result]) -> Result:
+def _step_overhead(results: list[Measurement]) -> Measurement:
     """A batch of 256 nearly idle worlds, minus what its packets cost."""
     from orbitcc.envs import scenarios
 
@@ -114,10 +114,10 @@ def _step_overhead(results: list[Result]) -> Result:
         done = _Driven(scenario, worlds=256).run()
         return (done["cpu_s"] * 1e9 - done["packets"] * per_packet) / done["steps"] / 1e3
 
-    return Result("one env step, without the cost of its packets", median(measure), "µs", 1.0, 0.3)
+    return Measurement("one env step, without the cost of its packets", median(measure), "µs", 1.0, 0.3)
 
 
-def _replacement(_results: list[Result], pooled: bool = False) -> Result:
+def _replacement(_results: list[Measurement], pooled: bool = False) -> Measurement:
     """Draw a world from a training distribution, compile it, put it in place of a finished one."""
     import numpy as np
 
@@ -141,10 +141,10 @@ def _replacement(_results: list[Result], pooled: bool = False) -> Result:
         return (time.process_time_ns() - began) / 200 / 1e3
 
     what = "new world with a path from a precomputed pool" if pooled else "new world"
-    return Result(f"{what}: sample, translate for the simulator, reset", median(measure), "µs", 200)
+    return Measurement(f"{what}: sample, translate for the simulator, reset", median(measure), "µs", 200)
 
 
-def _fresh_path(_results: list[Result]) -> Result:
+def _fresh_path(_results: list[Measurement]) -> Measurement:
     """300 s over Starlink's first shell of 1,584 satellites, a new one each time; the slowest of the modes."""
     from orbitcc.envs.orbits.routing import PathSpec, find_path
 
@@ -160,14 +160,14 @@ def _fresh_path(_results: list[Result]) -> Result:
 
     specs = [PathSpec.build({"source": "San Diego", "target": "New York", "mode": m}) for m in ("isl", "bp", "bp1")]
     value = max(median_ms(spec) for spec in specs)
-    return Result("new path of 300 s over 1,584 satellites", value, "ms", 50)
+    return Measurement("new path of 300 s over 1,584 satellites", value, "ms", 50)
 
 
-def _memory(_results: list[Result]) -> Result:
+def _memory(_results: list[Measurement]) -> Measurement:
     # in a process of its own: what earlier rows freed would be used again and not be seen
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         value = pool.submit(_memory_kb).result()
-    return Result("memory per world", value, "KB", 128)
+    return Measurement("memory per world", value, "KB", 128)
 
 
 def _memory_kb() -> float:
@@ -237,7 +237,7 @@ class _Driven:
         }
 
 
-PACKET_ROWS: tuple[Callable[[list[Result]], Result], ...] = (
+PACKET_ROWS: tuple[Callable[[list[Measurement]], Measurement], ...] = (
     functools.partial(_one, controller="cubic", name="Cubic", target=80),
     functools.partial(_one, controller="cubic", name="Cubic", target=80, noise=False),
     functools.partial(_one, controller="bbr3", name="BBRv3", target=80),
@@ -247,7 +247,7 @@ PACKET_ROWS: tuple[Callable[[list[Result]], Result], ...] = (
     _ten_cubic,
     _parking_lot,
 )
-ROWS: tuple[Callable[[list[Result]], Result], ...] = (
+ROWS: tuple[Callable[[list[Measurement]], Measurement], ...] = (
     *PACKET_ROWS,
     _geo,
     _step_overhead,
@@ -259,12 +259,12 @@ ROWS: tuple[Callable[[list[Result]], Result], ...] = (
 )
 
 
-def _value(result: Result) -> str:
+def _value(result: Measurement) -> str:
     number = f"{result.value:,.0f}" if result.value >= 1000 else f"{result.value:.3g}"
     return f"{number} {result.unit}"
 
 
-def _print(results: list[Result]) -> None:
+def _print(results: list[Measurement]) -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from orbitcc.commands.measurement import REPEATS, Result, median
+from orbitcc.commands.measurement import REPEATS, Measurement, median
 from orbitcc.common.numbers import counted
 
 if TYPE_CHECKING:
@@ -23,26 +23,26 @@ WORLDS = 256
 FLOWS = 4
 
 
-def _env_steps(_results: list[Result]) -> Result:
+def _env_steps(_results: list[Measurement]) -> Measurement:
     """CPU time through the vector environment and one native thread."""
     envs, hold = _busy(16, threads=1)
     value = median(lambda: _steps_per_s(lambda: envs.step(hold), 200, 16, time.process_time))
-    return Result("env steps through Python", value, "steps/s", 40_000, 90_000, higher_is_better=True)
+    return Measurement("env steps through Python", value, "steps/s", 40_000, 90_000, higher_is_better=True)
 
 
-def _wall_steps(_results: list[Result], threads: int) -> Result:
+def _wall_steps(_results: list[Measurement], threads: int) -> Measurement:
     envs, hold = _busy(WORLDS, threads)
     value = median(lambda: _steps_per_s(lambda: envs.step(hold), 50, WORLDS, time.perf_counter))
     what = f"env steps, {WORLDS} worlds, {counted(threads, 'thread')} (wall time)"
-    return Result(what, value, "steps/s", higher_is_better=True)
+    return Measurement(what, value, "steps/s", higher_is_better=True)
 
 
-def _threads(results: list[Result]) -> Result:
+def _threads(results: list[Measurement]) -> Measurement:
     one, two = (result.value for result in results[-2:])
-    return Result(f"2 threads against 1, {WORLDS} worlds (wall time)", two / one, "x", 1.7, higher_is_better=True)
+    return Measurement(f"2 threads against 1, {WORLDS} worlds (wall time)", two / one, "x", 1.7, higher_is_better=True)
 
 
-def _agent_steps(_results: list[Result]) -> Result:
+def _agent_steps(_results: list[Measurement]) -> Measurement:
     """CPU time for decisions of four agents in each of 64 worlds, on one native thread."""
     import numpy as np
 
@@ -58,10 +58,10 @@ def _agent_steps(_results: list[Result]) -> Result:
     hold = np.zeros((64, FLOWS, 1), np.float32)
     value = median(lambda: _steps_per_s(lambda: envs.step(hold), 50, 64 * FLOWS, time.process_time))
     what = f"agent steps, {FLOWS} agents in each of 64 worlds"
-    return Result(what, value, "steps/s", higher_is_better=True)
+    return Measurement(what, value, "steps/s", higher_is_better=True)
 
 
-def _ppo_share(_results: list[Result], num_envs: int) -> Result:
+def _ppo_share(_results: list[Measurement], num_envs: int) -> Measurement:
     """Stable-Baselines3's PPO on `orbitcc/LeoResponsiveness-v0` and on nothing, in turn; one thread learns.
 
     With one environment SB3's own settings (in half as long a rollout), with many those of the recipe `sb3-ppo-leo`;
@@ -90,7 +90,7 @@ def _ppo_share(_results: list[Result], num_envs: int) -> Result:
     torch.set_num_threads(threads)
     value = 100 * statistics.median(own / idle for own, idle in rates)
     what = f"SB3 PPO's speed, {counted(num_envs, 'env')}, against an environment that does nothing"
-    return Result(f"{what} (wall time)", value, "%", 85, higher_is_better=True)
+    return Measurement(f"{what} (wall time)", value, "%", 85, higher_is_better=True)
 
 
 def nothing_like(env: Any) -> Any:
@@ -170,7 +170,7 @@ def _steps_per_s(step: Callable[[], object], count: int, agents: int, clock: Cal
     return agents * count / (clock() - began)
 
 
-ROWS: tuple[Callable[[list[Result]], Result], ...] = (
+ROWS: tuple[Callable[[list[Measurement]], Measurement], ...] = (
     _env_steps,
     functools.partial(_wall_steps, threads=1),
     functools.partial(_wall_steps, threads=2),

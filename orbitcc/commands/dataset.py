@@ -11,7 +11,7 @@ import typer
 from orbitcc.commands.options import LAST_SEED, Policies, Trust, each_once
 
 if TYPE_CHECKING:
-    from orbitcc.agents.decisions import Episode
+    from orbitcc.agents.data.decisions import FlowEpisode
 
 
 def dataset(
@@ -50,8 +50,8 @@ def dataset(
     """Write the decisions of flows as a Minari data set, one flow per episode (extra `data`)."""
     from dataclasses import replace
 
-    from orbitcc.agents import minari
-    from orbitcc.agents.decisions import Actor, collect
+    from orbitcc.agents.data import minari
+    from orbitcc.agents.data.decisions import Actor, collect
     from orbitcc.commands.run import RunProgress, settings
     from orbitcc.common import provenance
     from orbitcc.common.errors import UnknownNameError
@@ -79,7 +79,7 @@ def dataset(
 
     with RunProgress(name) as progress:
 
-        def episodes_with_progress() -> Iterator[Episode]:
+        def episodes_with_progress() -> Iterator[FlowEpisode]:
             for episode in collect(loaded, controllers, preset=chosen, episodes=episodes, seed=seed):
                 progress((episode.seed - seed + 1) / episodes)
                 yield episode

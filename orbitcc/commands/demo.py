@@ -81,7 +81,7 @@ def _say(text: str) -> None:
 
 def _trained(folder: Path) -> Path:
     """The folder of the run, trained to its end."""
-    from orbitcc.agents.runs import CONFIG, RunFolder
+    from orbitcc.agents.runs.run_folder import CONFIG, RunFolder
     from orbitcc.training import loop
     from orbitcc.training import recipe as recipes
 

@@ -9,7 +9,7 @@ import typer
 
 
 def _names() -> list[str]:
-    from orbitcc.agents.importing import layouts
+    from orbitcc.agents.importing.actors import layouts
 
     return list(layouts())
 
@@ -35,13 +35,13 @@ def import_policy(
     """
     import shutil
 
-    from orbitcc.agents import importing
+    from orbitcc.agents.importing import actors
     from orbitcc.common.errors import OrbitccError
 
-    made = importing.import_policy(policy, path, out, source=source, licence=licence)
+    made = actors.import_policy(policy, path, out, source=source, licence=licence)
     if reference is not None:
         try:
-            difference = importing.largest_difference(made, reference)
+            difference = actors.largest_difference(made, reference)
             if not difference <= tolerance:
                 raise OrbitccError(
                     "--reference", f"{difference:.3g}", f"actions within {tolerance:g} of the original's"

@@ -8,7 +8,7 @@ REPEATS = 5
 
 
 @dataclass(frozen=True)
-class Result:
+class Measurement:
     """The median of measurements beside its target (and the ambition beyond it); no target: for information."""
 
     what: str

@@ -77,7 +77,7 @@ def complete_controller(incomplete: str) -> list[str]:
 
 
 def complete_policy(incomplete: str) -> list[str]:
-    from orbitcc.agents.folders import shipped
+    from orbitcc.agents.runs.folders import shipped
 
     return _starting_with(incomplete, shipped())
 

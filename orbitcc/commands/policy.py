@@ -94,7 +94,9 @@ def push(
     from orbitcc.agents import checkpoint
     from orbitcc.eval import zoo
 
-    address = zoo.push(checkpoint.resolve(policy), repository, zoo.Words(use=use, weakness=weakness), private=private)
+    address = zoo.push(
+        checkpoint.resolve(policy), repository, zoo.PolicyWords(use=use, weakness=weakness), private=private
+    )
     print(f"{address}\norbitcc eval responsiveness --policy hf:{repository} --controller cubic")
 
 

@@ -90,7 +90,7 @@ def train(
 
     Exit code 3: the policy diverged (docs/training.md). Exit code 130: interrupted.
     """
-    from orbitcc.agents.runs import RunFolder
+    from orbitcc.agents.runs.run_folder import RunFolder
     from orbitcc.common.errors import OrbitccError
     from orbitcc.parallel import cluster
     from orbitcc.training import recipe as recipes
@@ -161,7 +161,7 @@ def _fresh(plan: Any, seed: int, out: Path, command: str, name: str | None) -> t
 
 def _run_folder(text: str) -> Any:
     """The run folder at this path; None if it is the name or file of a recipe."""
-    from orbitcc.agents.runs import CONFIG, RunFolder
+    from orbitcc.agents.runs.run_folder import CONFIG, RunFolder
     from orbitcc.common.errors import FileError
 
     path = Path(text)
@@ -174,7 +174,7 @@ def _run_folder(text: str) -> Any:
 
 def _resumed(run: Any, changes: Any, seed: int | None = None, plan: Any = None) -> tuple[Any, ...]:
     """The same with an existing run folder, which may have saved nothing yet. plan: the recipe, as it is now."""
-    from orbitcc.agents.folders import locked
+    from orbitcc.agents.runs.folders import locked
     from orbitcc.common.errors import OrbitccError, StateError
     from orbitcc.training import recipe as recipes
     from orbitcc.training.logbook import flat
@@ -201,8 +201,8 @@ def _resumed(run: Any, changes: Any, seed: int | None = None, plan: Any = None) 
 def _one(job: Any, ray: str | None, as_json: bool) -> int:
     from dataclasses import replace
 
+    from orbitcc.eval.heldout_metrics import print_figures
     from orbitcc.training import loop, seeds
-    from orbitcc.training.heldout_metrics import print_figures
 
     if ray:
         (result,) = seeds.train_all([job], 1, ray)

@@ -51,7 +51,7 @@ def tune(
         raise OrbitccError("seed", seed, "different seeds")
     plan = recipes.load(recipe, changes or ())
     recipes.check_names(plan)
-    space = dict(map(tuning.Range.parse, search)) if search else tuning.default_space(plan)
+    space = dict(map(tuning.SearchRange.parse, search)) if search else tuning.default_space(plan)
     check_learner(plan)
     folder = out or Path("runs") / f"tune-{plan.name}"
     found = tuning.tune(

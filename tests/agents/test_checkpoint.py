@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from orbitcc.agents import checkpoint
-from orbitcc.agents.model_card import Action, Layer, ModelCard, Observation, Training, TrainingRange
+from orbitcc.agents.model_card import CardAction, CardObservation, Layer, ModelCard, Training, TrainingRange
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Flow
@@ -21,8 +21,8 @@ def card(**changes) -> ModelCard:
     values = {
         "name": "test",
         "description": "a test",
-        "observation": Observation(preset="astraea", dim=50, hash=definition_hash("observation", "astraea")),
-        "action": Action(preset="astraea", dim=1, hash=definition_hash("action", "astraea")),
+        "observation": CardObservation(preset="astraea", dim=50, hash=definition_hash("observation", "astraea")),
+        "action": CardAction(preset="astraea", dim=1, hash=definition_hash("action", "astraea")),
         "interval_ms": 30.0,
         "layers": (Layer(units=8, activation="tanh"), Layer(units=1, activation="linear")),
         "training_range": TrainingRange(scenario="dumbbell"),
@@ -224,8 +224,8 @@ def test_checkpoints_of_other_presets_run_with_their_own_interval(name: str, tmp
     folder = checkpoint.save(
         tmp_path / name,
         card(
-            observation=Observation(preset=name, dim=dim, hash=definition_hash("observation", name)),
-            action=Action(preset=name, dim=1, hash=definition_hash("action", name)),
+            observation=CardObservation(preset=name, dim=dim, hash=definition_hash("observation", name)),
+            action=CardAction(preset=name, dim=1, hash=definition_hash("action", name)),
             interval_ms=functions.interval_ms,
             interval_rtts=functions.interval_rtts,
         ),

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orbitcc.agents import checkpoint, plain_state, seal
-from orbitcc.agents.folders import temporary
+from orbitcc.agents import checkpoint
+from orbitcc.agents.runs import plain_state, seal
+from orbitcc.agents.runs.folders import temporary
 from orbitcc.common.errors import OrbitccError
 from tests.commands.shell import called
 
@@ -183,7 +184,7 @@ def test_a_seal_of_other_types_is_one_line(seals: str, tmp_path: Path) -> None:
 
 def test_the_folder_of_a_killed_process_is_removed_and_that_of_a_live_one_stays(tmp_path: Path) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from orbitcc.agents.folders import temporary\n"
+        "import sys, time; from pathlib import Path; from orbitcc.agents.runs.folders import temporary\n"
         "with temporary(Path(sys.argv[1]), 'orbitcc-x-') as folder: print(folder, flush=True); time.sleep(600)"
     )
     words = [sys.executable, "-c", script, str(tmp_path)]

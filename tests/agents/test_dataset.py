@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from orbitcc.agents.decisions import Actor, collect, expressed
+from orbitcc.agents.data.decisions import Actor, collect, expressed
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate

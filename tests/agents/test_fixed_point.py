@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from orbitcc.agents import checkpoint
-from orbitcc.agents.decisions import collect
+from orbitcc.agents.data.decisions import collect
 from orbitcc.agents.registry import policy_spec
 from orbitcc.agents.safety_filter import filtered
 from orbitcc.common.errors import OrbitccError

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from orbitcc.agents import checkpoint
-from orbitcc.agents.importing import import_policy, largest_difference, layout
-from orbitcc.agents.tensorflow import read_bundle
+from orbitcc.agents.importing.actors import import_policy, largest_difference, layout
+from orbitcc.agents.importing.tensorflow import read_bundle
 from orbitcc.common.errors import OrbitccError
 from orbitcc.eval import contenders
 from tests.commands.shell import called

@@ -7,7 +7,7 @@ import pytest
 
 from orbitcc.agents import checkpoint
 from orbitcc.agents.joining import joined
-from orbitcc.agents.model_card import Action, Gate, Layer, ModelCard, Observation, TrainingRange
+from orbitcc.agents.model_card import CardAction, CardObservation, Gate, Layer, ModelCard, TrainingRange
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.presets import definition_hash
 from tests.agents.test_checkpoint import card, tensors
@@ -27,10 +27,10 @@ def mixture(seed: int, experts: int, units: int, inputs: tuple[int, ...], **chan
         expert_inputs=(1, 2, 3),
     )
     values = {
-        "observation": Observation(
+        "observation": CardObservation(
             preset="features", parameters={"features": FEATURES}, dim=4, hash=definition_hash("observation", definition)
         ),
-        "action": Action(preset="log-window", dim=1, hash=definition_hash("action", "log-window")),
+        "action": CardAction(preset="log-window", dim=1, hash=definition_hash("action", "log-window")),
         "layers": (Layer(units=experts, activation="linear"),),
         "gate": gate,
         "normaliser": True,
@@ -99,7 +99,7 @@ def test_its_card_says_where_both_parts_come_from(short, long, tmp_path) -> None
         ({"interval_least_ms": 20.0}, "interval for short RTTs"),
         ({"clip": 5.0}, "clip"),
         ({"squash": "tanh"}, "squash"),
-        ({"action": Action(preset="astraea", dim=1, hash=definition_hash("action", "astraea"))}, "action"),
+        ({"action": CardAction(preset="astraea", dim=1, hash=definition_hash("action", "astraea"))}, "action"),
     ],
 )
 def test_policies_that_differ_in_a_part_are_refused(short, tmp_path, changes, part) -> None:

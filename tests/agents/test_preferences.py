@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from orbitcc.agents import checkpoint
-from orbitcc.agents.decisions import collect
+from orbitcc.agents.data.decisions import collect
 from orbitcc.agents.model_card import Layer
 from orbitcc.agents.registry import policy_spec
 from orbitcc.common.errors import OrbitccError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orbitcc.agents.runs import MetricsFile, RunFolder, revision, versions
+from orbitcc.agents.runs.run_folder import MetricsFile, RunFolder, revision, versions
 from orbitcc.common.errors import OrbitccError
 
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from orbitcc.agents import checkpoint, deployment
-from orbitcc.agents.model_card import Action
+from orbitcc.agents.model_card import CardAction
 from orbitcc.emulator import needs
 from orbitcc.envs.environments.presets import definition_hash
 
@@ -43,7 +43,7 @@ def deploy(name, safety_filter=None, policy="perigee"):
 def write_constant(folder, recovery):
     """Write a policy that never moves its window, and whose window is held or left to the kernel in recoveries."""
     perigee = checkpoint.load("perigee")
-    action = Action(
+    action = CardAction(
         preset="log-window",
         parameters={"recovery": recovery},
         dim=1,

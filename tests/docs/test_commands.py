@@ -9,7 +9,7 @@ import pytest
 import typer
 
 import orbitcc  # noqa: F401  (registers the controllers)
-from orbitcc.agents.folders import shipped
+from orbitcc.agents.runs.folders import shipped
 from orbitcc.cli import app
 from orbitcc.commands.options import ADDRESS
 from orbitcc.envs import controllers

@@ -9,7 +9,7 @@ from gymnasium.utils.env_checker import check_env
 from pettingzoo.test import parallel_api_test
 
 import orbitcc
-from orbitcc.agents.decisions import expressed
+from orbitcc.agents.data.decisions import expressed
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv

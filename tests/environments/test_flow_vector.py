@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from orbitcc.agents import plain_state
+from orbitcc.agents.runs import plain_state
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description import support
 from orbitcc.envs.description.scenario import Flow

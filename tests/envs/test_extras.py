@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitcc.agents import minari
+from orbitcc.agents.data import minari
 from orbitcc.common.errors import OrbitccError
 from orbitcc.common.extras import installing
 

@@ -9,7 +9,7 @@ from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.presets import preset
 from orbitcc.eval.assessment import assess, contenders_of, criteria
-from orbitcc.eval.assessment.criteria import Criterion, Figure
+from orbitcc.eval.assessment.criteria import Criterion, CriterionFigure
 from orbitcc.eval.assessment.judgement import as_dict, write_worlds
 from orbitcc.eval.assessment.suite import AssessmentSuite
 from orbitcc.eval.assessment.worlds import WORLDS
@@ -60,16 +60,16 @@ def test_quick_worlds_are_among_the_full_ones_and_can_be_saved(name):
 
 def test_either_limit_suffices_and_without_concern_limits_nothing_fails():
     table = {"metric": "x", "title": "x", "better": "lower", "reason": "x", "pass": 1.0, "pass_ratio": 2.0}
-    loose = Figure.model_validate(table)
+    loose = CriterionFigure.model_validate(table)
     assert [loose.judge(v, 1.0) for v in (1.0, 2.0, 2.1)] == ["pass", "pass", "concern"]
-    strict, nan = Figure.model_validate({**table, "concern": 4.0}), float("nan")
+    strict, nan = CriterionFigure.model_validate({**table, "concern": 4.0}), float("nan")
     assert [strict.judge(v, 1.0) for v in (2.0, 4.0, 4.1, nan)] == [
         "pass",
         "concern",
         "fail",
         "not applicable",
     ]
-    higher = Figure.model_validate({**table, "better": "higher", "pass_ratio": 0.5, "concern_ratio": 0.1})
+    higher = CriterionFigure.model_validate({**table, "better": "higher", "pass_ratio": 0.5, "concern_ratio": 0.1})
     assert [higher.judge(v, 1.0) for v in (0.5, 0.2, 0.05)] == ["pass", "concern", "fail"]
     with pytest.raises(ValueError, match="worlds"):
         Criterion.model_validate({"key": "k", "section": "1", "title": "t", "worlds": "none", "figure": [table]})

@@ -99,7 +99,7 @@ def test_eval_json_is_the_table(orbitcc, tmp_path, checkpoint_folder):
 
 
 def test_demo_without_learners_or_a_checkpoint_says_so_and_shows_the_baselines(orbitcc, monkeypatch, tmp_path):
-    from orbitcc.agents import folders
+    from orbitcc.agents.runs import folders
     from orbitcc.commands import demo
 
     monkeypatch.setattr(folders, "SHIPPED", tmp_path / "none")

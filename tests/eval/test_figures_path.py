@@ -7,7 +7,7 @@ from orbitcc.common.errors import FileError
 from orbitcc.envs.orbits import leoem
 from orbitcc.envs.orbits.places import find
 from orbitcc.envs.orbits.routing import PathSpec, find_route
-from orbitcc.eval.figures.globe import View, _land, draw_globe
+from orbitcc.eval.figures.globe import Projection, _land, draw_globe
 from orbitcc.eval.figures.path import draw_path, plot_path
 from orbitcc.eval.figures.style import DARK, LIGHT
 
@@ -70,12 +70,12 @@ def test_any_route_can_be_drawn(given, tmp_path):
 
 def test_the_projection_looks_down_on_the_middle():
     york, london = find("New York").position_km(), find("London").position_km()
-    view = View.above(york + london)
+    view = Projection.above(york + london)
     there, here = view.plane(np.stack((york, london)))
     assert there == pytest.approx(-here, abs=40)  # the Earth is no sphere
     assert there[0] < 0 < here[0]
     assert view.faces(np.stack((york, london, -york))).tolist() == [True, True, False]
-    assert View.above(np.array((0, 0, 1.0))).plane(np.array((0, 1.0, 0))) == pytest.approx((1, 0))
+    assert Projection.above(np.array((0, 0, 1.0))).plane(np.array((0, 1.0, 0))) == pytest.approx((1, 0))
 
 
 def test_land_is_where_it_should_be():

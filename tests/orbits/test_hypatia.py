@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from orbitcc.envs.orbits.constellation import LIGHT_KM_PER_S, SHELLS, Constellation, Indices, Shell
-from orbitcc.envs.orbits.routing import Network, PathSpec, Sight, find_route
+from orbitcc.envs.orbits.routing import GroundNetwork, PathSpec, Sight, find_route
 from orbitcc.envs.orbits.shared import SharedRoutes
 
 RAAN_DEG = -99.97
@@ -109,7 +109,7 @@ RECORDED = {
 
 @pytest.mark.parametrize("pair", RECORDED, ids=" - ".join)
 def test_its_paths_have_its_delays(pair):
-    network = Network(spec(*pair), seed=1)
+    network = GroundNetwork(spec(*pair), seed=1)
     numbers = {int(KUIPER.theirs(k)): k for k in range(KUIPER.size)}
     for start_s, rtt_ms, satellites in RECORDED[pair]:
         if satellites:

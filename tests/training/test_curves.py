@@ -2,7 +2,7 @@
 
 import pytest
 
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.common.errors import OrbitccError
 from orbitcc.training import recipe
 from orbitcc.training.curves import _apart, _as_long_as, main, mean_curve, plot_curves

@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("torch")
 
 from orbitcc.training import recipe
-from orbitcc.training.episodes import Episodes
+from orbitcc.training.episodes import EpisodeTotals
 
 
 def arrays(rewards, acted, ended):
@@ -14,7 +14,7 @@ def arrays(rewards, acted, ended):
 
 
 def test_means_are_over_the_episodes_that_have_ended() -> None:
-    episodes = Episodes(2, reward_scale=10.0)
+    episodes = EpisodeTotals(2, reward_scale=10.0)
     episodes.add(*arrays([10, 20], [1, 1], [0, 0]))
     assert episodes.take() == {}
     episodes.add(*arrays([10, 50], [1, 0], [1, 0]))  # the second does not decide: its reward is nobody's
@@ -25,7 +25,7 @@ def test_means_are_over_the_episodes_that_have_ended() -> None:
 
 
 def test_running_episodes_are_part_of_the_state() -> None:
-    one, other = Episodes(1), Episodes(1)
+    one, other = EpisodeTotals(1), EpisodeTotals(1)
     one.add(*arrays([3], [1], [0]))
     other.restore(one.state())
     for episodes in (one, other):

@@ -8,10 +8,11 @@ import pytest
 
 pytest.importorskip("torch")
 
-from orbitcc.agents import checkpoint, seal
+from orbitcc.agents import checkpoint
 from orbitcc.agents.actions import with_parameters
 from orbitcc.agents.joining import joined
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs import seal
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.agents.safety_filter import filtered, limits
 from orbitcc.common.errors import OrbitccError
 from orbitcc.training import loop, recipe

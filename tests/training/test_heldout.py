@@ -11,13 +11,13 @@ from orbitcc import _sim
 from orbitcc.agents import checkpoint
 from orbitcc.agents.model_card import Layer, ModelCard
 from orbitcc.agents.policy import build
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.source import agent_flows
 from orbitcc.envs.scenarios import DISTRIBUTIONS
+from orbitcc.eval.heldout_metrics import FIGURES, Weights, failures, mean_figures, measure, print_figures
 from orbitcc.training import compare, recipe
-from orbitcc.training.heldout import HeldOut, _Running, constant, uniform
-from orbitcc.training.heldout_metrics import FIGURES, Weights, failures, mean_figures, measure, print_figures
+from orbitcc.training.heldout import HeldOut, _RecordedWorld, constant, uniform
 
 
 @pytest.fixture(scope="module")
@@ -145,8 +145,8 @@ def test_the_evaluation_of_a_policy_that_floods_ends_when_that_is_certain(monkey
     native, flood = {"name": "policy", "params": {"policy": "p"}}, always(card, 1.0)
     whole = worlds.run(native, {"p": flood})
     shares = []
-    advance = _Running.advance
-    monkeypatch.setattr(_Running, "advance", lambda self, share: (shares.append(share), advance(self, share)))
+    advance = _RecordedWorld.advance
+    monkeypatch.setattr(_RecordedWorld, "advance", lambda self, share: (shares.append(share), advance(self, share)))
     scores = worlds.score(flood)
     assert 0.5 < max(shares) < 0.8
     assert scores["flooded"] >= whole["flooded"] > 0.5

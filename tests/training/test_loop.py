@@ -12,13 +12,13 @@ pytest.importorskip("torch")
 
 from orbitcc.agents import checkpoint
 from orbitcc.agents.model_card import Layer
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.cli import main
 from orbitcc.common.errors import StateError
 from orbitcc.envs.environments.presets import preset
+from orbitcc.eval.heldout_metrics import FIGURES, Weights
 from orbitcc.training import loop, recipe
 from orbitcc.training.curves import read_curves
-from orbitcc.training.heldout_metrics import FIGURES, Weights
 
 WORLD = 'scenario={name="dumbbell", rate_mbps=10, base_rtt_ms=20, duration_s=8}'
 """A link that is soon full, and an evaluation on it soon over."""

@@ -12,13 +12,13 @@ import torch
 from orbitcc import _sim
 from orbitcc.agents import checkpoint
 from orbitcc.agents.model_card import Gate, Layer
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.presets import STATS
 from orbitcc.envs.scenarios import get
 from orbitcc.training import loop, privileged, recipe
-from orbitcc.training.mlp import Mixture, Mlp
+from orbitcc.training.mlp import Experts, Mlp
 from orbitcc.training.networks import Moments
 from orbitcc.training.ppo import CLIP, PpoLearner, gae
 
@@ -123,7 +123,7 @@ def test_gradients_by_hand_are_those_of_autograd(activation: str) -> None:
 def test_gradients_of_a_mixture_are_those_of_autograd() -> None:
     linear = Layer(units=3, activation="linear")
     gate = Gate(layers=(Layer(units=6, activation="tanh"), linear), inputs=(4, 1), expert_inputs=(0, 1, 2))
-    ours = Mixture([linear], gate, generator=torch.Generator().manual_seed(1))
+    ours = Experts([linear], gate, generator=torch.Generator().manual_seed(1))
     ours.theta.copy_(torch.randn(len(ours.theta), generator=torch.Generator().manual_seed(2)))
 
     def network(theta: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:

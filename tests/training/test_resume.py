@@ -13,9 +13,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-from orbitcc.agents import checkpoint, seal
-from orbitcc.agents.folders import locked
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents import checkpoint
+from orbitcc.agents.runs import seal
+from orbitcc.agents.runs.folders import locked
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.common.errors import OrbitccError
 from orbitcc.training import recipe, resume
 from tests.commands.shell import called
@@ -210,7 +211,7 @@ def test_what_a_killed_process_leaves_is_put_in_order(run: Path) -> None:
 
 def test_two_processes_cannot_train_in_one_folder(run: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from orbitcc.agents.folders import locked\n"
+        "import sys, time; from pathlib import Path; from orbitcc.agents.runs.folders import locked\n"
         "with locked(Path(sys.argv[1])): print('locked', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, str(run)], stdout=subprocess.PIPE, text=True)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from orbitcc.agents import checkpoint
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.scenarios import get
 from tests.training.named import of
@@ -103,7 +103,7 @@ def test_training_leaves_a_run_folder_that_is_resumed_after_a_kill(tmp_path: Pat
 def test_the_exported_policy_acts_as_the_learner_does() -> None:
     import torch
 
-    from orbitcc.agents.model_card import Observation
+    from orbitcc.agents.model_card import CardObservation
     from orbitcc.agents.policy import build
     from orbitcc.envs.environments.presets import definition_hash
     from orbitcc.training import recipe, rllib
@@ -115,7 +115,7 @@ def test_the_exported_policy_acts_as_the_learner_does() -> None:
     module = MultiAgentEnvRunner(config).module[rllib.MODULE]
     card = checkpoint.read_card(checkpoint.SHIPPED / "perigee")
     changes = {
-        "observation": Observation(preset="astraea", dim=50, hash=definition_hash("observation", "astraea")),
+        "observation": CardObservation(preset="astraea", dim=50, hash=definition_hash("observation", "astraea")),
         "layers": plan.network.layers(1),
         "normaliser": False,
         "squash": "clip",
@@ -194,7 +194,7 @@ def test_sac_samples_complete_episodes_of_whole_worlds_and_new_worlds_every_time
 def test_learners_with_replay_learn_from_flows_that_come_and_go_and_go_on_where_they_stopped(
     name: str, tmp_path: Path
 ) -> None:
-    from orbitcc.agents.runs import RunFolder
+    from orbitcc.agents.runs.run_folder import RunFolder
     from orbitcc.training import loop, recipe
     from orbitcc.training.heldout import HeldOut
 

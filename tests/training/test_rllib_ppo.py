@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from orbitcc.agents import checkpoint
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.scenarios import get
 from orbitcc.training import loop, recipe

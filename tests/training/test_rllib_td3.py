@@ -9,7 +9,7 @@ import pytest
 from gymnasium import spaces
 
 from orbitcc.agents.model_card import ModelCard
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.presets import STATS
 from orbitcc.training import recipe as recipes

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("stable_baselines3")
 
 from orbitcc.agents import checkpoint
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.training import loop, recipe
 from tests.training.named import of
 

@@ -13,13 +13,13 @@ import pytest
 
 pytest.importorskip("stable_baselines3")
 
-from orbitcc.agents import seal
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs import seal
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.cli import main
 from orbitcc.training import seeds
 from orbitcc.training.loop import DIVERGED, INTERRUPTED, TrainingResult
 from orbitcc.training.remote import Job
-from orbitcc.training.seeds import Result, exit_code, median_seed, over_seeds, print_summary, summary
+from orbitcc.training.seeds import SeedResult, exit_code, median_seed, over_seeds, print_summary, summary
 
 SMALL = (
     "agent_steps=2000",
@@ -32,10 +32,10 @@ SMALL = (
 SETTINGS = [word for change in SMALL for word in ("--set", change)]
 
 
-def result(seed: int, score: float, code: int = 0) -> Result:
+def result(seed: int, score: float, code: int = 0) -> SeedResult:
     best = dict.fromkeys(("utilisation", "score"), score)
     outcome = TrainingResult(RunFolder(Path(f"run-{seed}")), 1000, code == 0, best, best, score)
-    return Result(seed, outcome.run, code, outcome)
+    return SeedResult(seed, outcome.run, code, outcome)
 
 
 def ask(monkeypatch, *words: str) -> int:

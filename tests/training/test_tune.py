@@ -9,7 +9,7 @@ from orbitcc.common.errors import OrbitccError
 from orbitcc.eval import journal
 from orbitcc.training import recipe
 from orbitcc.training import tune as tuning
-from orbitcc.training.tune import Range, default_space, tune
+from orbitcc.training.tune import SearchRange, default_space, tune
 from tests.commands.shell import orbitcc
 
 SMALL = [
@@ -19,10 +19,10 @@ SMALL = [
 
 
 def test_ranges_are_read():
-    assert Range.parse("learner.lr=log(1e-4, 1e-2)") == ("learner.lr", Range(1e-4, 1e-2, "log"))
-    assert Range.parse("learner.epochs=int(2,8)") == ("learner.epochs", Range(2, 8, "int"))
-    assert Range.parse("learner.clip=(0.1,0.3)") == ("learner.clip", Range(0.1, 0.3))
-    assert Range.parse("network.activation=tanh|relu")[1].choices == ("tanh", "relu")
+    assert SearchRange.parse("learner.lr=log(1e-4, 1e-2)") == ("learner.lr", SearchRange(1e-4, 1e-2, "log"))
+    assert SearchRange.parse("learner.epochs=int(2,8)") == ("learner.epochs", SearchRange(2, 8, "int"))
+    assert SearchRange.parse("learner.clip=(0.1,0.3)") == ("learner.clip", SearchRange(0.1, 0.3))
+    assert SearchRange.parse("network.activation=tanh|relu")[1].choices == ("tanh", "relu")
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_ranges_are_read():
 )
 def test_what_is_no_range_is_refused(text):
     with pytest.raises(OrbitccError, match="--search"):
-        Range.parse(text)
+        SearchRange.parse(text)
 
 
 @pytest.mark.parametrize("name", recipe.names())
@@ -46,7 +46,7 @@ def test_every_recipe_has_something_to_search_by_habit_within_what_is_allowed(na
 def test_a_range_beyond_what_is_allowed_is_told_before_anything_is_tried(tmp_path):
     pytest.importorskip("optuna")
     with pytest.raises(OrbitccError, match="learner.clip"):
-        tune("ppo-leo", SMALL, {"learner.clip": Range(0.1, 3.0)}, trials=1, seeds=[1], folder=tmp_path / "t")
+        tune("ppo-leo", SMALL, {"learner.clip": SearchRange(0.1, 3.0)}, trials=1, seeds=[1], folder=tmp_path / "t")
     assert not (tmp_path / "t").exists()
 
 
@@ -55,13 +55,13 @@ def test_a_folder_holds_one_search(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setattr(tuning, "_tune", lambda *arguments: arguments)
     asked = {"trials": 1, "seeds": [1], "folder": tmp_path / "t"}
-    space = {"learner.lr": Range(1e-4, 1e-2, "log")}
+    space = {"learner.lr": SearchRange(1e-4, 1e-2, "log")}
     tune("ppo-leo", SMALL, space, **asked)
     tune("ppo-leo", SMALL, space, **{**asked, "trials": 2})  # more of the same
     others = [
         ("recipe", lambda: tune("perigee", [], space, **asked)),
         ("recipe", lambda: tune("ppo-leo", [*SMALL, "learner.gamma=0.9"], space, **asked)),
-        ("space", lambda: tune("ppo-leo", SMALL, {"learner.lr": Range(1e-4, 1e-3, "log")}, **asked)),
+        ("space", lambda: tune("ppo-leo", SMALL, {"learner.lr": SearchRange(1e-4, 1e-3, "log")}, **asked)),
         ("training seeds", lambda: tune("ppo-leo", SMALL, space, **{**asked, "seeds": [1, 2]})),
         ("seed", lambda: tune("ppo-leo", SMALL, space, seed=5, **asked)),
     ]
@@ -75,7 +75,15 @@ def test_nothing_is_left_of_a_search_that_is_refused(tmp_path):
     pytest.importorskip("ray")
     folder = tmp_path / "t"
     with pytest.raises(OrbitccError, match="127.0.0.1:1"):
-        tune("ppo-leo", SMALL, {"learner.lr": Range(1e-4, 1e-2)}, trials=1, seeds=[1], folder=folder, ray="127.0.0.1:1")
+        tune(
+            "ppo-leo",
+            SMALL,
+            {"learner.lr": SearchRange(1e-4, 1e-2)},
+            trials=1,
+            seeds=[1],
+            folder=folder,
+            ray="127.0.0.1:1",
+        )
     assert not folder.exists()
 
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from orbitcc.common.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.environments.presets import preset
-from orbitcc.training.learners import RllibAlgorithm
+from orbitcc.training.learners import RllibOptions
 from orbitcc.training.networks import exported
-from orbitcc.training.recipe import Network, Recipe
+from orbitcc.training.recipe import PolicyShape, Recipe
 
 CONFIGS = {
     name: f"ray.rllib.algorithms.{name.lower()}:{name}Config" for name in ("APPO", "DQN", "IMPALA", "PPO", "SAC")
@@ -34,7 +34,7 @@ def algorithm_config(recipe: Recipe) -> Any:
     Raises:
         OrbitccError: an unknown algorithm or setting, or one that cannot learn such actions.
     """
-    asked, used = recipe.options(RllibAlgorithm), preset(recipe.preset)
+    asked, used = recipe.options(RllibOptions), preset(recipe.preset)
     config = _class(asked.algorithm)()
     kind = type(config).__name__.removesuffix("Config")
     for names, lists in ((DISCRETE, True), (CONTINUOUS, False)):
@@ -49,7 +49,7 @@ def algorithm_config(recipe: Recipe) -> Any:
     return config
 
 
-def default_module(network: Network) -> Any:
+def default_module(network: PolicyShape) -> Any:
     """RLlib's default module with the layers of a recipe."""
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 

@@ -13,7 +13,14 @@ from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.environments.source import EpisodeSource, agent_flows
 from orbitcc.training import privileged
-from orbitcc.training.learners import PpoSettings, RllibAlgorithm, RllibPpo, RllibPpoWorlds, RllibSacWorlds, RllibTd3
+from orbitcc.training.learners import (
+    AnyPpoOptions,
+    RllibOptions,
+    RllibPpoOptions,
+    RllibPpoWorldsOptions,
+    RllibSacWorldsOptions,
+    RllibTd3Options,
+)
 from orbitcc.training.recipe import Recipe
 
 MODULE = "shared"
@@ -26,11 +33,11 @@ DEFAULT_MODULE = "default_policy"
 
 def config(recipe: Recipe, seed: int) -> Any:
     """The RLlib configuration of a recipe."""
-    if isinstance(recipe.learner, PpoSettings):
+    if isinstance(recipe.learner, AnyPpoOptions):
         return ppo_config(recipe, seed)
-    if isinstance(recipe.learner, RllibTd3):
+    if isinstance(recipe.learner, RllibTd3Options):
         return td3_config(recipe, seed)
-    return any_config(recipe, seed) if isinstance(recipe.learner, RllibAlgorithm) else sac_config(recipe, seed)
+    return any_config(recipe, seed) if isinstance(recipe.learner, RllibOptions) else sac_config(recipe, seed)
 
 
 def ppo_config(recipe: Recipe, seed: int) -> Any:
@@ -38,8 +45,8 @@ def ppo_config(recipe: Recipe, seed: int) -> Any:
     from ray.rllib.algorithms.ppo import PPOConfig
 
     ppo = recipe.learner
-    assert isinstance(ppo, RllibPpo | RllibPpoWorlds)
-    if isinstance(ppo, RllibPpoWorlds):
+    assert isinstance(ppo, RllibPpoOptions | RllibPpoWorldsOptions)
+    if isinstance(ppo, RllibPpoWorldsOptions):
         batch, decay = ppo.batch_world_steps, ppo.lr_decay_world_steps
     else:
         batch, decay = ppo.batch, ppo.lr_decay
@@ -63,7 +70,7 @@ def ppo_config(recipe: Recipe, seed: int) -> Any:
         .callbacks(on_sample_end=_log_rewards)
         .debugging(seed=seed, log_level="ERROR")
     )
-    return (_ppo_on_worlds if isinstance(ppo, RllibPpoWorlds) else _ppo_per_flow)(config, recipe)
+    return (_ppo_on_worlds if isinstance(ppo, RllibPpoWorldsOptions) else _ppo_per_flow)(config, recipe)
 
 
 def _ppo_per_flow(config: Any, recipe: Recipe) -> Any:
@@ -74,7 +81,7 @@ def _ppo_per_flow(config: Any, recipe: Recipe) -> Any:
     from orbitcc.training.rllib.critic import CentralCritic, ScheduledLearner
     from orbitcc.training.rllib.runner import ArrayEnvRunner
 
-    ppo = recipe.options(RllibPpo)
+    ppo = recipe.options(RllibPpoOptions)
     config = (
         _agents(config, recipe, PRIVILEGED, ppo.flows)
         if ppo.privileged_critic
@@ -87,7 +94,7 @@ def _ppo_per_flow(config: Any, recipe: Recipe) -> Any:
 
 def module_config(recipe: Recipe) -> dict[str, Any]:
     """The `model_config` of the :class:`~orbitcc.training.rllib.critic.CentralCritic` of a recipe."""
-    ppo, network = recipe.options(RllibPpo), recipe.network
+    ppo, network = recipe.options(RllibPpoOptions), recipe.network
     return {
         "state": privileged.DIM if ppo.privileged_critic else GLOBAL_STATE,
         "hidden": network.hidden,
@@ -108,7 +115,7 @@ def _ppo_on_worlds(config: Any, recipe: Recipe) -> Any:
     from orbitcc.envs.environments.rllib import RLlibCongestionEnv
     from orbitcc.training.rllib.critic import CentralCritic
 
-    ppo = recipe.options(RllibPpoWorlds)
+    ppo = recipe.options(RllibPpoWorldsOptions)
     model = {
         "hidden": recipe.network.hidden,
         "activation": recipe.network.activation,
@@ -138,13 +145,13 @@ def any_config(recipe: Recipe, seed: int) -> Any:
     from orbitcc.envs.environments.rllib import FLOWS
     from orbitcc.training.rllib.algorithms import algorithm_config
 
-    config = _agents(algorithm_config(recipe), recipe, FLOWS, recipe.options(RllibAlgorithm).flows)
+    config = _agents(algorithm_config(recipe), recipe, FLOWS, recipe.options(RllibOptions).flows)
     config.callbacks(on_sample_end=_log_rewards).debugging(seed=seed, log_level="ERROR")
     try:
         config.validate()
     except ValueError as error:
         raise OrbitccError(
-            "learner", recipe.options(RllibAlgorithm).algorithm, f"settings that RLlib accepts ({error})"
+            "learner", recipe.options(RllibOptions).algorithm, f"settings that RLlib accepts ({error})"
         ) from None
     return config
 
@@ -158,7 +165,7 @@ def td3_config(recipe: Recipe, seed: int) -> Any:
     from orbitcc.training.rllib.runner import ArrayEnvRunner
     from orbitcc.training.rllib.td3 import CriticFlows, Td3Config, Td3Module
 
-    td3 = recipe.options(RllibTd3)
+    td3 = recipe.options(RllibTd3Options)
     source, rng = EpisodeSource(recipe.world()), np.random.default_rng(0)
     flows = sum(len(agent_flows(source.draw(rng))) for _ in range(td3.worlds))  # the sizes that the environment draws
     register_env(ASTRAEA, lambda arguments: CriticFlows(**arguments))
@@ -188,7 +195,7 @@ def _agents(config: Any, recipe: Recipe, env: str, flows: int, **more: Any) -> A
     register_envs()
     register_env(PRIVILEGED, lambda arguments: PrivilegedFlows(**arguments))
     settings = recipe.learner
-    assert isinstance(settings, RllibPpo | RllibAlgorithm | RllibTd3)
+    assert isinstance(settings, RllibPpoOptions | RllibOptions | RllibTd3Options)
     arguments = {
         "scenario": recipe.world(),
         "preset": recipe.preset,
@@ -218,7 +225,7 @@ def sac_config(recipe: Recipe, seed: int) -> Any:
     from orbitcc.envs.environments.rllib import RLlibCongestionEnv
     from orbitcc.training.rllib.algorithms import default_module
 
-    sac, scenario = recipe.options(RllibSacWorlds), EpisodeSource(recipe.world()).draw(np.random.default_rng(0))
+    sac, scenario = recipe.options(RllibSacWorldsOptions), EpisodeSource(recipe.world()).draw(np.random.default_rng(0))
     sampling = max(sac.env_runners, 1) / (sac.env_runners + 1)  # RLlib counts the learner's process as sampling, too
     return (
         SACConfig()

@@ -14,7 +14,7 @@ import numpy as np
 from orbitcc.agents.policy import Tensors
 from orbitcc.envs.environments.presets import preset
 from orbitcc.parallel import cluster
-from orbitcc.training.learners import PpoSettings, RllibTd3
+from orbitcc.training.learners import AnyPpoOptions, RllibTd3Options
 from orbitcc.training.networks import denormalised, exported
 from orbitcc.training.recipe import Recipe
 from orbitcc.training.rllib import algorithms
@@ -80,9 +80,9 @@ _SQUASH: dict[str, Literal["tanh", "argmax"]] = {
 
 def export(module: Any, recipe: Recipe) -> Tensors:
     """The policy network of an RLlib module as the tensors of a checkpoint: mean actions only, no exploration."""
-    if isinstance(recipe.learner, RllibTd3):
+    if isinstance(recipe.learner, RllibTd3Options):
         return denormalised(exported(module.averaged), module.mean.numpy(), module.std.numpy())
-    if not isinstance(recipe.learner, PpoSettings):
+    if not isinstance(recipe.learner, AnyPpoOptions):
         return algorithms.export(module, recipe)
     tensors = exported(module.pi)
     if module.scale is not None:

@@ -39,7 +39,7 @@ from orbitcc.training.astraea_td3 import (
     window_bdp,
     with_fairness,
 )
-from orbitcc.training.learners import RllibTd3
+from orbitcc.training.learners import RllibTd3Options
 from orbitcc.training.networks import Moments
 from orbitcc.training.recipe import Recipe
 
@@ -122,7 +122,7 @@ class Experience:
     """
 
     def __init__(self, recipe: Recipe, seed: int) -> None:
-        self.settings = recipe.options(RllibTd3)
+        self.settings = recipe.options(RllibTd3Options)
         self.width = observed(recipe) + SEEN_BY_CRITICS
         size = self.settings.replay
         self.now, self.after = (np.zeros((size, self.width), np.float32) for _ in range(2))
@@ -281,7 +281,7 @@ class Td3(Algorithm):
         self._part = 0
 
     def training_step(self) -> None:
-        settings, experience = self.recipe.options(RllibTd3), self.local_replay_buffer
+        settings, experience = self.recipe.options(RllibTd3Options), self.local_replay_buffer
         episodes, sampled = synchronous_parallel_sample(
             worker_set=self.env_runner_group,
             max_env_steps=settings.iteration,
@@ -317,11 +317,11 @@ class Td3(Algorithm):
 
     def _set_fairness(self, done: float) -> None:
         """The weight of fairness in the reward in this part of the run; worlds begin with that of the first part."""
-        part = fairness_part(self.recipe.options(RllibTd3), done)
+        part = fairness_part(self.recipe.options(RllibTd3Options), done)
         if part != self._part:
             reward = with_fairness(self.recipe, part)
             self.env_runner_group.foreach_env_runner(
                 lambda runner: runner.env.unwrapped.set_reward(reward),
-                local_env_runner=not self.recipe.options(RllibTd3).env_runners,  # it has no worlds beside others
+                local_env_runner=not self.recipe.options(RllibTd3Options).env_runners,  # it has no worlds beside others
             )
             self._part = part

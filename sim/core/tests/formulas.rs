@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use orbitcc_core::observe::astraea::global_state;
 use orbitcc_core::observe::functions::{Observer, Payment};
-use orbitcc_core::observe::history::{History, Member};
+use orbitcc_core::observe::history::{History, RewardedFlow};
 use orbitcc_core::observe::registry::{observation, reward};
 use orbitcc_core::observe::stats::IntervalStats;
 use serde_json::{Value, json};
@@ -193,7 +193,7 @@ fn pay(request: Value, utilisation: f64) -> f64 {
         history
     });
     let members: Vec<_> =
-        [&a, &b, &d].into_iter().zip(&histories).map(|(stats, history)| Member { stats, history }).collect();
+        [&a, &b, &d].into_iter().zip(&histories).map(|(stats, history)| RewardedFlow { stats, history }).collect();
     match reward(&request).unwrap().payment {
         Payment::Shared(shared) => shared(&members, utilisation),
         Payment::Own(own) => own(&b),
@@ -235,7 +235,7 @@ fn rewards_of_single_flows() {
 fn the_global_state_of_three_flows() {
     let [a, b, _, d] = intervals();
     let history = History::default();
-    let members: Vec<_> = [&a, &b, &d].into_iter().map(|stats| Member { stats, history: &history }).collect();
+    let members: Vec<_> = [&a, &b, &d].into_iter().map(|stats| RewardedFlow { stats, history: &history }).collect();
     // Released code: rates over 5e7 bytes/s, RTT over 0.5 s, windows over 1000, losses over 1e6 bytes/s, flows over 10,
     // one-way delay over 500 ms, buffer in BDP over 10 (750 kB of 375 kB), bandwidth over 500 Mbit/s.
     let expected = [0.295, 0.075, 0.12, 0.16, 0.15, 0.24, 0.196667, 0.347222, 0.3, 0.05, 0.2, 0.12];

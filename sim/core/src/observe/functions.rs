@@ -10,7 +10,7 @@ use crate::cc::Conn;
 use crate::time::Nanos;
 
 use super::drain::Drain;
-use super::history::Member;
+use super::history::RewardedFlow;
 use super::occupancy::Occupancy;
 use super::stats::IntervalStats;
 
@@ -118,7 +118,7 @@ impl Action {
 }
 
 /// The common reward of all flows of a world, from their statistics and the utilisation of their links.
-pub type PayAll = dyn Fn(&[Member], f64) -> f64 + Send + Sync;
+pub type PayAll = dyn Fn(&[RewardedFlow], f64) -> f64 + Send + Sync;
 
 /// The reward of a single flow.
 pub type PayOne = dyn Fn(&IntervalStats) -> f64 + Send + Sync;

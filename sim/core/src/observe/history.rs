@@ -59,7 +59,7 @@ impl History {
 
 /// The data of one flow for the global reward.
 #[derive(Clone, Copy)]
-pub struct Member<'a> {
+pub struct RewardedFlow<'a> {
     pub stats: &'a IntervalStats,
     pub history: &'a History,
 }

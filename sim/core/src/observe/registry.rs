@@ -150,7 +150,7 @@ impl Preset {
 mod tests {
     use super::super::MOST_FEATURES;
     use super::super::functions::{Observer, Payment};
-    use super::super::history::{History, Member};
+    use super::super::history::{History, RewardedFlow};
     use super::super::stats::IntervalStats;
     use super::super::testing::{flow, hard_cases};
     use super::*;
@@ -165,7 +165,7 @@ mod tests {
             Payment::Shared(shared) => {
                 let mut history = History::new(reward.memory);
                 (0..5).for_each(|_| history.push(stats));
-                shared(&[Member { stats, history: &history }], stats.delivery_rate_bps / 100e6)
+                shared(&[RewardedFlow { stats, history: &history }], stats.delivery_rate_bps / 100e6)
             }
         }
     }

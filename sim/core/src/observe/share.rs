@@ -88,7 +88,7 @@ impl Terms {
 
 #[cfg(test)]
 mod tests {
-    use super::super::history::{History, Member};
+    use super::super::history::{History, RewardedFlow};
     use super::super::testing::flow;
     use super::*;
     use serde_json::json;
@@ -96,7 +96,7 @@ mod tests {
     fn pay(changes: Value, flows: &[IntervalStats]) -> f64 {
         let Payment::Shared(shared) = reward(changes).unwrap().0.payment else { panic!("a team is paid") };
         let history = History::default();
-        let members: Vec<_> = flows.iter().map(|stats| Member { stats, history: &history }).collect();
+        let members: Vec<_> = flows.iter().map(|stats| RewardedFlow { stats, history: &history }).collect();
         shared(&members, 1.0)
     }
 

@@ -34,6 +34,34 @@ impl NetworkSpec {
         time(format_args!("flows[{i}].start"), flow.start)?;
         time(format_args!("flows[{i}].stop"), flow.stop.unwrap_or(Nanos::ZERO))?;
         delay(format_args!("flows[{i}].uplink_delay"), flow.uplink_delay)?;
+        self.validate_paths(i, flow)?;
+        if let Some(before) = flow.follows {
+            let relieves = |f: &FlowSpec| f.controller.name == "external" && f.stop == Some(flow.start);
+            let once = self.flows.iter().filter(|f| f.follows == Some(before)).count() == 1;
+            if before >= i || !once || flow.controller.name != "external" || !relieves(&self.flows[before]) {
+                let allowed = "an earlier flow, followed once, that stops when this one starts; both external";
+                return fail(format!("flows[{i}].follows"), before, allowed);
+            }
+        }
+        if let Some(relay) = flow.relays {
+            self.validate_relay(i, relay)?;
+        }
+        if flow.stop.is_some_and(|stop| stop <= flow.start) {
+            return fail(format!("flows[{i}].stop"), flow.stop.unwrap().0, "must be later than start");
+        }
+        validate_receiver(i, flow)?;
+        let datagram = flow.controller.name == "udp";
+        if !datagram {
+            self.validate_number_of_packets(i, flow)?;
+        }
+        self.validate_traffic(i, flow)?;
+        if !datagram {
+            cc::check(&flow.controller, &self.tcp).map_err(|e| SpecError(format!("flows[{i}].controller: {e}")))?;
+        }
+        Ok(())
+    }
+
+    fn validate_paths(&self, i: usize, flow: &FlowSpec) -> Result<(), SpecError> {
         for way in flow.ways() {
             let paths = std::iter::once(("path", way.path)).chain(way.return_path.map(|path| ("return_path", path)));
             for (name, path) in paths {
@@ -53,37 +81,13 @@ impl NetworkSpec {
             time(format_args!("flows[{i}].reroutes[{k}]"), reroute.at)?;
             before = reroute.at;
         }
-        if let Some(before) = flow.follows {
-            let relieves = |f: &FlowSpec| f.controller.name == "external" && f.stop == Some(flow.start);
-            let once = self.flows.iter().filter(|f| f.follows == Some(before)).count() == 1;
-            if before >= i || !once || flow.controller.name != "external" || !relieves(&self.flows[before]) {
-                let allowed = "an earlier flow, followed once, that stops when this one starts; both external";
-                return fail(format!("flows[{i}].follows"), before, allowed);
-            }
-        }
-        if let Some(relay) = flow.relays {
-            self.validate_relay(i, relay)?;
-        }
-        if flow.stop.is_some_and(|stop| stop <= flow.start) {
-            return fail(format!("flows[{i}].stop"), flow.stop.unwrap().0, "must be later than start");
-        }
-        let datagram = flow.controller.name == "udp";
+        Ok(())
+    }
+
+    /// Segment numbers have 32 bits.
+    fn validate_number_of_packets(&self, i: usize, flow: &FlowSpec) -> Result<(), SpecError> {
         let seconds = self.duration.secs_f64();
-        let wire = match flow.traffic {
-            TrafficSpec::Cbr { packet: Some(packet), .. } => packet,
-            _ => self.tcp.mss + self.tcp.header_bytes,
-        };
-        let wire_bits = f64::from(wire) * 8.0;
-        match flow.receiver {
-            ReceiverSpec::Stretch { segments, hold } => {
-                within(format_args!("flows[{i}].receiver.segments"), segments, 2, 1_000)?;
-                delay(format_args!("flows[{i}].receiver.hold"), hold)?;
-            }
-            ReceiverSpec::Divide { parts } => within(format_args!("flows[{i}].receiver.parts"), parts, 2, 100)?,
-            ReceiverSpec::Optimistic { share } => probability(share, format_args!("flows[{i}].receiver.share"))?,
-            ReceiverSpec::Honest => {}
-        }
-        for way in flow.ways().filter(|_| !datagram) {
+        for way in flow.ways() {
             let Some(most) = self.most_per_s(flow, way) else {
                 let allowed = "some link has a rate, or a delay at all times";
                 return fail(format!("flows[{i}].path"), "[..]", allowed);
@@ -92,11 +96,21 @@ impl NetworkSpec {
                 TrafficSpec::Bytes { bytes } => bytes as f64 / f64::from(self.tcp.mss),
                 _ => f64::INFINITY,
             };
-            // Segment numbers have 32 bits.
             if (most * seconds).min(asked) > MOST_EVENTS {
                 return fail("duration", self.duration.0, "a flow may send at most 4e9 packets");
             }
         }
+        Ok(())
+    }
+
+    fn validate_traffic(&self, i: usize, flow: &FlowSpec) -> Result<(), SpecError> {
+        let datagram = flow.controller.name == "udp";
+        let seconds = self.duration.secs_f64();
+        let wire = match flow.traffic {
+            TrafficSpec::Cbr { packet: Some(packet), .. } => packet,
+            _ => self.tcp.mss + self.tcp.header_bytes,
+        };
+        let wire_bits = f64::from(wire) * 8.0;
         match flow.traffic {
             TrafficSpec::Bytes { bytes } if bytes == 0 || bytes.div_ceil(u64::from(self.tcp.mss)) > 1 << 31 => {
                 return fail(format!("flows[{i}].traffic.bytes"), bytes, "must make 1 .. 2^31 segments");
@@ -147,9 +161,6 @@ impl NetworkSpec {
             }
             _ => {}
         }
-        if !datagram {
-            cc::check(&flow.controller, &self.tcp).map_err(|e| SpecError(format!("flows[{i}].controller: {e}")))?;
-        }
         Ok(())
     }
 
@@ -179,4 +190,17 @@ impl NetworkSpec {
         }
         Ok(())
     }
+}
+
+fn validate_receiver(i: usize, flow: &FlowSpec) -> Result<(), SpecError> {
+    match flow.receiver {
+        ReceiverSpec::Stretch { segments, hold } => {
+            within(format_args!("flows[{i}].receiver.segments"), segments, 2, 1_000)?;
+            delay(format_args!("flows[{i}].receiver.hold"), hold)?;
+        }
+        ReceiverSpec::Divide { parts } => within(format_args!("flows[{i}].receiver.parts"), parts, 2, 100)?,
+        ReceiverSpec::Optimistic { share } => probability(share, format_args!("flows[{i}].receiver.share"))?,
+        ReceiverSpec::Honest => {}
+    }
+    Ok(())
 }

@@ -52,6 +52,31 @@ impl DirectionSpec {
         for (k, point) in self.delay.points.iter().enumerate() {
             delay(format_args!("{field}.delay.points[{k}]"), point.1)?;
         }
+        self.validate_jitter(field)?;
+        if let Some(late) = &self.late {
+            probability(late.p, format_args!("{field}.late.p"))?;
+            delay(format_args!("{field}.late.delay"), late.delay)?;
+            if self.ordering == Ordering::Fifo {
+                return fail(format_args!("{field}.late.p"), late.p, "only where packets may overtake");
+            }
+        }
+        if let Some(gate) = &self.gate
+            && !(1..=100_000_000_000).contains(&gate.period.0)
+        {
+            return fail(format_args!("{field}.gate.period"), gate.period.0, "must lie in 1 ns .. 100 s");
+        }
+        if let Some(gate) = &self.gate {
+            time(format_args!("{field}.gate.phase"), gate.phase)?;
+        }
+        self.validate_loss(field)?;
+        let limit = self.queue_limit(field, packet)?;
+        if limit < packet {
+            return fail(format_args!("{field}.queue.limit"), limit, &format!("must hold a packet of {packet} bytes"));
+        }
+        Ok(())
+    }
+
+    fn validate_jitter(&self, field: Arguments) -> Result<(), SpecError> {
         if let Some(jitter) = &self.jitter {
             let (levels, times) = match *jitter {
                 JitterSpec::Gamma { mean, shape, tau } => {
@@ -73,21 +98,10 @@ impl DirectionSpec {
                 }
             }
         }
-        if let Some(late) = &self.late {
-            probability(late.p, format_args!("{field}.late.p"))?;
-            delay(format_args!("{field}.late.delay"), late.delay)?;
-            if self.ordering == Ordering::Fifo {
-                return fail(format_args!("{field}.late.p"), late.p, "only where packets may overtake");
-            }
-        }
-        if let Some(gate) = &self.gate
-            && !(1..=100_000_000_000).contains(&gate.period.0)
-        {
-            return fail(format_args!("{field}.gate.period"), gate.period.0, "must lie in 1 ns .. 100 s");
-        }
-        if let Some(gate) = &self.gate {
-            time(format_args!("{field}.gate.phase"), gate.phase)?;
-        }
+        Ok(())
+    }
+
+    fn validate_loss(&self, field: Arguments) -> Result<(), SpecError> {
         for (k, (_, loss)) in self.loss.iter().enumerate() {
             match *loss {
                 LossSpec::None => {}
@@ -115,6 +129,11 @@ impl DirectionSpec {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Checks the queue; returns its limit in bytes, where packets have at most so many.
+    fn queue_limit(&self, field: Arguments, packet: u64) -> Result<u64, SpecError> {
         let limit = match self.queue {
             QueueSpec::DropTailBytes { limit } | QueueSpec::DropFrontBytes { limit } => limit,
             QueueSpec::DropTailPackets { limit } | QueueSpec::DropFrontPackets { limit } => {
@@ -182,9 +201,6 @@ impl DirectionSpec {
                 limit
             }
         };
-        if limit < packet {
-            return fail(format_args!("{field}.queue.limit"), limit, &format!("must hold a packet of {packet} bytes"));
-        }
-        Ok(())
+        Ok(limit)
     }
 }

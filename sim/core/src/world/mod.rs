@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use crate::cc::Signal;
 use crate::flow::{Flow, Life};
 use crate::link::Link;
-use crate::observe::history::Member;
+use crate::observe::history::RewardedFlow;
 use crate::observe::policy::{Failure, Policy};
 use crate::pool::{PacketId, Pool};
 use crate::schedule::Schedule;
@@ -258,17 +258,17 @@ impl World {
     }
 
     /// Flows that count in the global reward: alive, with TCP.
-    pub fn members(&self) -> SmallVec<[Member<'_>; 8]> {
+    pub fn members(&self) -> SmallVec<[RewardedFlow<'_>; 8]> {
         self.members_since(Nanos::MAX)
     }
 
     /// The same, and those that left after `since`.
-    pub fn members_since(&self, since: Nanos) -> SmallVec<[Member<'_>; 8]> {
+    pub fn members_since(&self, since: Nanos) -> SmallVec<[RewardedFlow<'_>; 8]> {
         let present = |f: &Flow| f.life == Life::Active || f.ended_at().is_some_and(|at| at > since);
         self.flows
             .iter()
             .filter(|f| present(f) && !f.datagram && f.stats.interval_s > 0.0)
-            .map(|f| Member { stats: &f.stats, history: &f.history })
+            .map(|f| RewardedFlow { stats: &f.stats, history: &f.history })
             .collect()
     }
 

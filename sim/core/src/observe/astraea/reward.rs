@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::observe::functions::{Payment, Reward, one_of, read, within};
-use crate::observe::history::{HISTORY, Member};
+use crate::observe::history::{HISTORY, RewardedFlow};
 
 use super::STATE_DIM;
 
@@ -87,14 +87,14 @@ impl Terms {
     /// over the bottleneck links. The latency term has the dimensionless form of the authors' earlier code: excess over
     /// the free inflation in one-way delays, times the total pacing rate over the capacity, divided by the square root
     /// of the number of flows.
-    fn pay(&self, members: &[Member], utilisation: f64) -> f64 {
+    fn pay(&self, members: &[RewardedFlow], utilisation: f64) -> f64 {
         let n = members.len() as f64;
         if members.is_empty() {
             return 0.0;
         }
         let (fixed_unit, of_capacity) = (self.latency_of == "25-ms", self.loss_of == "capacity");
         let (mut excess, mut load, mut loss, mut total, mut deviation) = (0.0, 0.0, 0.0, 0.0, 0.0);
-        for Member { stats, history } in members {
+        for RewardedFlow { stats, history } in members {
             let (rtt, base) = (stats.rtt_mean_s, stats.base_rtt_s);
             if !rtt.is_nan() && base > 0.0 {
                 let free = (self.free_inflation * base).max(base + self.free_queue_ms / 1e3);
@@ -118,7 +118,7 @@ impl Terms {
         let latency = excess / n * load / libm::sqrt(n);
         let fairness = if total > 0.0 {
             let centre = total / n;
-            let square = |m: &Member| (m.history.mean() - centre) * (m.history.mean() - centre);
+            let square = |m: &RewardedFlow| (m.history.mean() - centre) * (m.history.mean() - centre);
             let variance = members.iter().map(square).sum::<f64>() / n;
             libm::sqrt(variance) / if self.fairness_of == "mean" { centre } else { total }
         } else {
@@ -134,12 +134,12 @@ impl Terms {
 }
 
 /// The global state for the critic, over the active flows (twelve values).
-pub fn global_state(members: &[Member]) -> [f32; STATE_DIM] {
+pub fn global_state(members: &[RewardedFlow]) -> [f32; STATE_DIM] {
     if members.is_empty() {
         return [0.0; STATE_DIM];
     }
     let n = members.len() as f64;
-    let fold = |f: &dyn Fn(&Member) -> f64| {
+    let fold = |f: &dyn Fn(&RewardedFlow) -> f64| {
         let mut acc = (0.0, f64::INFINITY, f64::NEG_INFINITY);
         for m in members {
             let x = f(m);
@@ -196,7 +196,8 @@ mod tests {
                 h
             })
             .collect();
-        let members: Vec<_> = stats.iter().zip(&histories).map(|(stats, history)| Member { stats, history }).collect();
+        let members: Vec<_> =
+            stats.iter().zip(&histories).map(|(stats, history)| RewardedFlow { stats, history }).collect();
         terms.pay(&members, shares.iter().sum())
     }
 
@@ -211,12 +212,12 @@ mod tests {
         bad.rtt_mean_s = 5.0;
         bad.lost_bytes = 1e9;
         let history = History::default();
-        assert_eq!(Terms::default().pay(&[Member { stats: &bad, history: &history }], 0.0), -0.1);
+        assert_eq!(Terms::default().pay(&[RewardedFlow { stats: &bad, history: &history }], 0.0), -0.1);
         let queue = |base_rtt_s: f64, free_queue_ms: f64, latency_of: &str| {
             let stats = IntervalStats { rtt_mean_s: base_rtt_s + 0.02, base_rtt_s, ..flow(0.9) };
             let latency_of = latency_of.into();
             let terms = Terms { free_inflation: 1.0, free_queue_ms, latency_of, ..Terms::default() };
-            terms.pay(&[Member { stats: &stats, history: &history }], 0.9)
+            terms.pay(&[RewardedFlow { stats: &stats, history: &history }], 0.9)
         };
         // 20 ms of queue, 10 of them free: 10 ms in one-way delays of 25 ms, at 90 % of the link and a weight of 0.02.
         for (base_rtt_s, latency_of, delays) in
@@ -226,6 +227,6 @@ mod tests {
             assert!((cost - 0.02 * delays * 0.9).abs() < 1e-9, "{latency_of} at {base_rtt_s} s: {cost}");
         }
         let deep = Terms { floor: -0.5, ..Terms::default() };
-        assert_eq!(deep.pay(&[Member { stats: &bad, history: &history }], 0.0), -0.5);
+        assert_eq!(deep.pay(&[RewardedFlow { stats: &bad, history: &history }], 0.0), -0.5);
     }
 }

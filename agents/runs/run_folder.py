@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orbitcc.agents.folders import BEST, LOCK, SELECTED, settle
-from orbitcc.agents.folders import CONFIG as CONFIG
+from orbitcc.agents.runs.folders import BEST, LOCK, SELECTED, settle
+from orbitcc.agents.runs.folders import CONFIG as CONFIG
 from orbitcc.common.errors import FileError, OrbitccError
 from orbitcc.common.files import MOST_TABLE, atomic_write_text, open_regular, parse_json, read_text
 

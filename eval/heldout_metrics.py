@@ -45,7 +45,7 @@ SAME_ACTION = 0.01
 
 
 @dataclass(frozen=True)
-class Figure:
+class MetricMeaning:
     """What a figure means; `worst` stands for it in a score where it has no value."""
 
     meaning: str
@@ -54,36 +54,42 @@ class Figure:
 
 
 FIGURES = {
-    "reward": Figure("mean reward per decision", "higher", -10.0),
-    "log_share": Figure(
+    "reward": MetricMeaning("mean reward per decision", "higher", -10.0),
+    "log_share": MetricMeaning(
         f"ln(goodput over fair share), at least ln {LEAST_SHARE:g} and at most 0, mean over the seconds of all flows",
         "higher",
         math.log(LEAST_SHARE),
     ),
-    "utilisation": Figure("delivered over possible bits of the busiest link", "higher", 0.0),
-    "queue_delay_ms": Figure("smoothed RTT above the unloaded RTT, mean over flows", "lower", 10_000.0),
-    "queue_delay_ratio": Figure("queueing delay over the unloaded RTT, mean over flows", "lower", 10.0),
-    "loss": Figure("lost of sent packets", "lower", 1.0),
-    "jain": Figure("Jain's index of goodput over fair share, mean over seconds with two flows or more", "higher", 0.0),
-    "jain_equal_rtt": Figure("Jain's index, seconds with equal base RTTs only", "higher", 0.0),
-    "jain_unequal_rtt": Figure("Jain's index, seconds with unequal base RTTs only", "higher", 0.0),
-    "ratio_equal_rtt": Figure("smallest over largest goodput per fair share, equal base RTTs", "higher", 0.0),
-    "ratio_unequal_rtt": Figure("smallest over largest goodput per fair share, unequal base RTTs", "higher", 0.0),
-    "least_equal_rtt": Figure(
+    "utilisation": MetricMeaning("delivered over possible bits of the busiest link", "higher", 0.0),
+    "queue_delay_ms": MetricMeaning("smoothed RTT above the unloaded RTT, mean over flows", "lower", 10_000.0),
+    "queue_delay_ratio": MetricMeaning("queueing delay over the unloaded RTT, mean over flows", "lower", 10.0),
+    "loss": MetricMeaning("lost of sent packets", "lower", 1.0),
+    "jain": MetricMeaning(
+        "Jain's index of goodput over fair share, mean over seconds with two flows or more", "higher", 0.0
+    ),
+    "jain_equal_rtt": MetricMeaning("Jain's index, seconds with equal base RTTs only", "higher", 0.0),
+    "jain_unequal_rtt": MetricMeaning("Jain's index, seconds with unequal base RTTs only", "higher", 0.0),
+    "ratio_equal_rtt": MetricMeaning("smallest over largest goodput per fair share, equal base RTTs", "higher", 0.0),
+    "ratio_unequal_rtt": MetricMeaning(
+        "smallest over largest goodput per fair share, unequal base RTTs", "higher", 0.0
+    ),
+    "least_equal_rtt": MetricMeaning(
         "smallest goodput over fair share of the flows, at most 1, seconds with two flows or more and equal base RTTs",
         "higher",
         0.0,
     ),
-    "least_unequal_rtt": Figure(
+    "least_unequal_rtt": MetricMeaning(
         "smallest goodput over fair share of the flows, at most 1, seconds with unequal base RTTs", "higher", 0.0
     ),
-    "convergence_s": Figure("time from a flow's entry to convergence, or to the next change", "lower", 60.0),
-    "unconverged": Figure("share of entries without convergence before the next change", "lower", 1.0),
-    "goodput_cv": Figure("standard deviation over mean of goodput per fair share after convergence", "lower", 1.0),
-    "starved": Figure(
+    "convergence_s": MetricMeaning("time from a flow's entry to convergence, or to the next change", "lower", 60.0),
+    "unconverged": MetricMeaning("share of entries without convergence before the next change", "lower", 1.0),
+    "goodput_cv": MetricMeaning(
+        "standard deviation over mean of goodput per fair share after convergence", "lower", 1.0
+    ),
+    "starved": MetricMeaning(
         f"share of the seconds of all flows with less than {STARVED:.0%} of the fair share", "lower", 1.0
     ),
-    "flooded": Figure(
+    "flooded": MetricMeaning(
         f"share of seconds with a queue over {FLOOD_BDP:g} BDP or a loss over {FLOOD_LOSS:.0%}", "lower", 1.0
     ),
 }

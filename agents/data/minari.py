@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 import orbitcc
-from orbitcc.agents.decisions import Episode, table_of
-from orbitcc.agents.folders import temporary
+from orbitcc.agents.data.decisions import FlowEpisode, table_of
+from orbitcc.agents.runs.folders import temporary
 from orbitcc.common.errors import FileError, OrbitccError, StateError
 from orbitcc.common.extras import installing
 from orbitcc.envs.environments.presets import STATS, Preset, to_choices
@@ -59,7 +59,7 @@ def check(dataset_id: str, root: Path | None = None) -> Path:
 
 def write(
     dataset_id: str,
-    episodes: Iterable[Episode],
+    episodes: Iterable[FlowEpisode],
     preset: Preset,
     environment: Mapping[str, Any],
     *,
@@ -90,7 +90,7 @@ def write(
 def _write(
     scratch: Path,
     dataset_id: str,
-    episodes: Iterable[Episode],
+    episodes: Iterable[FlowEpisode],
     preset: Preset,
     environment: Mapping[str, Any],
     algorithm: str,
@@ -165,7 +165,7 @@ def _write_errors(place: Path) -> Iterator[None]:
         raise FileError("folder", str(place), f"a writable place ({error.strerror or error})") from None
 
 
-def _check_room(folder: Path, episode: Episode) -> None:
+def _check_room(folder: Path, episode: FlowEpisode) -> None:
     """OSError before the disk is full: HDF5 ends the process when it cannot write."""
     arrays = (episode.observations, episode.actions, episode.rewards, episode.statistics)
     needed = _MARGIN_BYTES + 4 * sum(array.nbytes for array in arrays)

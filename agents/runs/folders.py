@@ -20,7 +20,7 @@ CARD, WEIGHTS = "card.json", "policy.safetensors"
 CONFIG, BEST, SELECTED = "config.json", "best", "selected"
 """In a run folder: its configuration, the policy to use, and what that is still to be made of."""
 LOCK = ".lock"
-SHIPPED = Path(__file__).resolve().parent.parent / "checkpoints"
+SHIPPED = Path(__file__).resolve().parents[2] / "checkpoints"
 SENT: dict[str, Path] = {}
 """Checkpoints that another machine has sent to this process: their path there -> their folder here."""
 _OLD, _NEW = "old", "tmp"

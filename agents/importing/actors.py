@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orbitcc.agents import checkpoint
-from orbitcc.agents.model_card import Action, Imported, Layer, ModelCard, Observation, TrainingRange
+from orbitcc.agents.importing.tensorflow import files_of, read_bundle
+from orbitcc.agents.model_card import CardAction, CardObservation, Imported, Layer, ModelCard, TrainingRange
 from orbitcc.agents.policy import Tensors
-from orbitcc.agents.tensorflow import files_of, read_bundle
 from orbitcc.common.errors import FileError, OrbitccError, UnknownNameError
 from orbitcc.common.files import DAMAGED_ARRAYS, MOST_TABLE, load_arrays, read_bytes, read_toml
 from orbitcc.envs.description.model import as_orbitcc_error
@@ -116,13 +116,13 @@ def import_policy(
         card = ModelCard(
             name=name or folder.resolve().name,
             description=chosen.description,
-            observation=Observation(
+            observation=CardObservation(
                 preset=seen.name,
                 parameters=dict(seen.parameters),
                 dim=used.observation_space().shape[0],
                 hash=definition_hash("observation", seen),
             ),
-            action=Action(
+            action=CardAction(
                 preset=done.name,
                 parameters=dict(done.parameters),
                 dim=used.action_dim,

@@ -27,11 +27,9 @@ from orbitcc.envs.environments.batch import ACTIVE, IDLE, TERMINATED, Batch
 from orbitcc.envs.environments.presets import STATS, Action, Native, Preset, definition_hash, of_choices
 from orbitcc.envs.environments.source import EpisodeSource
 
-Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
-
 
 @dataclass(frozen=True)
-class Episode:
+class FlowEpisode:
     """The decisions of one flow; T of them.
 
     observations: f32[T+1, D], the last one when it left. actions: f32[T, A]. rewards: f32[T]. statistics: f64[T+1, F],
@@ -100,7 +98,7 @@ def collect(
     episodes: int = 1,
     seed: int = 1,
     at_least: int = 2,
-) -> Iterator[Episode]:
+) -> Iterator[FlowEpisode]:
     """Simulate worlds and yield the decisions of each flow.
 
     Args:
@@ -149,7 +147,7 @@ def _check_fit(actor: Actor, chosen: Preset) -> None:
             raise OrbitccError("preset", chosen.name, allowed)
 
 
-def _play(drawn: Scenario, actors: Sequence[Actor], preset: Preset, seed: int, at_least: int) -> Iterator[Episode]:
+def _play(drawn: Scenario, actors: Sequence[Actor], preset: Preset, seed: int, at_least: int) -> Iterator[FlowEpisode]:
     marked = [i for i, flow in enumerate(drawn.flows) if flow.controller.name == EXTERNAL]
     roles = {i: actors[k % len(actors)] for k, i in enumerate(marked)}
     flows = [
@@ -194,7 +192,7 @@ def _play(drawn: Scenario, actors: Sequence[Actor], preset: Preset, seed: int, a
         if not actor.decides:
             acted = np.zeros((len(log.rewards), dim), np.float32)
             acted[:, 0] = expressed(preset.action, history[:-1], history[1:])
-        yield Episode(
+        yield FlowEpisode(
             drawn,
             seed,
             drawn.flow_names[learning[agent]],

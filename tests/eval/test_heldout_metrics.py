@@ -8,9 +8,7 @@ import pytest
 from orbitcc import _sim
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.training import recipe
-from orbitcc.training.heldout import HeldOut
-from orbitcc.training.heldout_metrics import (
+from orbitcc.eval.heldout_metrics import (
     FIGURES,
     Weights,
     convergence,
@@ -21,6 +19,8 @@ from orbitcc.training.heldout_metrics import (
     max_min_shares,
     measure,
 )
+from orbitcc.training import recipe
+from orbitcc.training.heldout import HeldOut
 
 YES, NO = True, False
 

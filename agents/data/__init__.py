@@ -1,0 +1,1 @@
+"""Decisions of flows as data sets."""

@@ -1,0 +1,1 @@
+"""The folders of training runs: names, locks, seals and saved state."""
