@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from orbitcc.agents.runs.folders import locked
+from orbitcc.agents.runs.folders import LOCK, locked
 from orbitcc.common.errors import FileContentError, FileError, OrbitccError
 from orbitcc.common.files import MOST_TABLE, atomic_write_text, open_regular, parse_json, read_bytes, read_json
 
@@ -41,7 +41,7 @@ def claimed(folder: Path, asked: Mapping[str, Any], resume: bool, journal: Path)
             try:
                 yield
             except OrbitccError:
-                if not begun and (not journal.exists() or b'"values":[' not in read_bytes(journal, MOST_TABLE)):
+                if not begun and not _has_results(folder, journal):
                     for left in (folder / ASKED, journal):
                         left.unlink(missing_ok=True)
                 raise
@@ -49,6 +49,13 @@ def claimed(folder: Path, asked: Mapping[str, Any], resume: bool, journal: Path)
         if fresh:
             with contextlib.suppress(OSError):  # it is not empty
                 folder.rmdir()
+
+
+def _has_results(folder: Path, journal: Path) -> bool:
+    """Whether a trial has ended, or anything else has been written."""
+    others = {path.name for path in folder.iterdir()} - {ASKED, journal.name}
+    written = any(not name.endswith(LOCK) for name in others)
+    return written or (journal.exists() and b'"values":[' in read_bytes(journal, MOST_TABLE))
 
 
 def _claim(path: Path, asked: Mapping[str, Any], resume: bool, journal: Path) -> bool:
@@ -73,6 +80,28 @@ def _known(path: Path, journal: Path) -> dict[str, Any] | None:
     if not isinstance(known, dict):
         raise FileContentError("file", str(path), "a JSON table: what was searched for")
     return known
+
+
+def study(path: Path, name: str, **options: Any) -> Any:
+    """The study of this name in the journal at `path`, a new one if the journal is empty.
+
+    options: of `optuna.create_study`.
+
+    Raises:
+        OrbitccError: the journal cannot be written, a line of it is damaged, or it is of another study.
+    """
+    import optuna
+
+    try:
+        kept = storage(path)
+        if path.stat().st_size:
+            kept.get_study_id_from_name(name)
+        return optuna.create_study(study_name=name, storage=kept, direction="maximize", load_if_exists=True, **options)
+    except OrbitccError:
+        raise
+    except Exception as error:  # an entry with a digest that fits, and no sense
+        wanted = f"a journal of this kind of search, as it was written ({type(error).__name__}: {error})"
+        raise FileError(path.name, str(path), wanted) from None
 
 
 def storage(path: Path) -> Any:

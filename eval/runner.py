@@ -150,10 +150,10 @@ def _series_kept(task: Task) -> bool:
     from orbitcc.envs.backends.simulator import Recording
 
     try:
-        Recording.load(task.series)
+        kept = Recording.load(task.series)
     except OrbitccError:
         return False
-    return True
+    return len(kept.t_s) > 0 and kept.t_s[-1] >= task.case.scenario.duration_s - task.suite.record_interval_s
 
 
 def _name(task: Task) -> str:

@@ -44,6 +44,11 @@ def lost(field: str = "workers") -> Iterator[None]:
 def _enter(trusted: tuple[Path, ...]) -> None:
     libraries.trust(trusted)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    end_with_parent()
+
+
+def end_with_parent() -> None:
+    """Let this process end at once when the one that has started it is killed."""
     threading.Thread(target=_leave_with_parent, daemon=True).start()
 
 

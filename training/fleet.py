@@ -14,7 +14,7 @@ from multiprocessing.process import BaseProcess
 from typing import Protocol
 
 from orbitcc.common.errors import OrbitccError
-from orbitcc.parallel import cluster
+from orbitcc.parallel import cluster, processes
 from orbitcc.parallel.progress import Display
 from orbitcc.training.loop import INTERRUPTED, train
 from orbitcc.training.recipe import Recipe
@@ -61,11 +61,11 @@ def fleet(
         with cluster.joined(ray, max(os.cpu_count() or 1, *map(needed_cores, recipes))):
             yield RemoteFleet(saved)
         return
-    processes = _Processes(at_once, saved)
+    own = _Processes(at_once, saved)
     try:
-        yield processes
+        yield own
     finally:
-        processes.kill()
+        own.kill()
 
 
 class _Processes:
@@ -144,6 +144,7 @@ def _start(job: Job, who: str, alone: bool) -> BaseProcess:
 
 def _train(job: Job, who: str, alone: bool) -> None:
     """The main function of a training's process."""
+    processes.end_with_parent()
 
     def show(recipe: Recipe) -> Display:
         return Display(recipe.agent_steps, recipe.name, who=who, bar=alone)

@@ -437,6 +437,8 @@ def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
 
 def _put(data: dict[str, Any], key: str, value: Any) -> None:
     *path, last = key.split(".")
+    if len(path) > 100:
+        raise OrbitccError("set", f"{key[:40]} ...", "a key of at most 100 parts")
     node = data
     for part in path:
         node = node.setdefault(part, {})

@@ -20,7 +20,7 @@ from orbitcc.eval import journal
 from orbitcc.parallel import cluster
 from orbitcc.training import recipe as recipes
 from orbitcc.training.fleet import Fleet, fleet
-from orbitcc.training.loop import DIVERGED, INTERRUPTED, Interrupt, TrainingResult, new_run
+from orbitcc.training.loop import DIVERGED, INTERRUPTED, UNTRAINED, Interrupt, TrainingResult, new_run
 from orbitcc.training.recipe import Recipe
 from orbitcc.training.remote import Job, needed_cores
 from orbitcc.training.resume import TrainingState
@@ -58,8 +58,8 @@ class SearchRange:
             raise OrbitccError("--search", text, allowed) from None
         if not (math.isfinite(low) and low < high < math.inf and (found[1] != "log" or low > 0)):
             raise OrbitccError("--search", text, "low < high, above 0 with log")
-        if found[1] == "int" and not (low.is_integer() and high.is_integer()):
-            raise OrbitccError("--search", text, "whole numbers with int")
+        if found[1] == "int" and not (low.is_integer() and high.is_integer() and max(-low, high) < 2**53):
+            raise OrbitccError("--search", text, "whole numbers below 2^53 with int")
         return key, SearchRange(low, high, found[1] or "")
 
     def suggest(self, trial: Any, key: str) -> Any:
@@ -160,13 +160,7 @@ def _tune(
 ) -> TuneResult:
     import optuna
 
-    study = optuna.create_study(
-        study_name=folder.name,
-        storage=journal.storage(folder / JOURNAL),
-        direction="maximize",
-        load_if_exists=True,
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=5),
-    )
+    study = journal.study(folder / JOURNAL, "trials", pruner=optuna.pruners.MedianPruner(n_startup_trials=5))
     states = optuna.trial.TrialState
     for killed in study.get_trials(deepcopy=False, states=(states.RUNNING,)):
         study.tell(killed.number, state=states.FAIL)  # it is tried again
@@ -190,7 +184,7 @@ def _tune(
                 ended += 1
                 trying.begin(study.ask(), jobs)
             for job, code in running.wait():
-                trying.end(job, code)
+                trying.end(job, code, interrupt.requested)
     interrupted = interrupt.requested
     return _kept(study, optuna, recipe, changes, folder, interrupted)
 
@@ -211,6 +205,7 @@ class _Trial:
     scores: list[float] = field(default_factory=list)
     reported: int = -1
     pruned: bool = False
+    interrupted: bool = False
 
 
 class _Trying:
@@ -238,28 +233,35 @@ class _Trying:
                 one.pruned = True
                 self.running.stop(job)
 
-    def end(self, job: Job, code: int) -> None:
-        """A training run has ended with this exit code.
+    def end(self, job: Job, code: int, asked: bool) -> None:
+        """A training run has ended with this exit code. asked: the search was interrupted.
 
         Raises:
-            OrbitccError: it has failed.
+            OrbitccError: it has failed, or somebody else has stopped it.
         """
         import optuna
 
         states = optuna.trial.TrialState
         one = self._opened.pop(job.run)
         one.running -= 1
-        if code in (0, DIVERGED):
-            one.scores.append(TrainingResult.stored(job.run, job.recipe).best_score)
-        elif code not in (INTERRUPTED, -signal.SIGTERM):
-            raise StateError("tune", f"trial {one.trial.number} failed; the same command continues the search")
-        elif not one.running:
+        stopped = code in (INTERRUPTED, -signal.SIGTERM)
+        if not (stopped and (asked or one.pruned)) and code not in (0, DIVERGED):
+            how = "was stopped" if stopped else "failed"
+            raise StateError("tune", f"a run of trial {one.trial.number} {how}; the same command continues the search")
+        one.interrupted |= stopped
+        if not stopped:
+            outcome = TrainingResult.stored(job.run, job.recipe)
+            one.scores.append(outcome.best_score)
+            if outcome.untrained:
+                self._report(f"trial {one.trial.number}, seed {job.seed}: {UNTRAINED}")
+        if one.running:
+            return
+        if one.interrupted:
             self._study.tell(one.trial, state=states.PRUNED if one.pruned else states.FAIL)
             return
-        if not one.running and one.scores:
-            mean = sum(one.scores) / len(one.scores)
-            self._report(f"trial {one.trial.number}: score {mean:.4f} with {_shown(one.trial.params)}")
-            self._study.tell(one.trial, mean)
+        mean = sum(one.scores) / len(one.scores)
+        self._report(f"trial {one.trial.number}: score {mean:.4f} with {_shown(one.trial.params)}")
+        self._study.tell(one.trial, mean)
 
 
 def _check(recipe: str, changes: Sequence[str], space: Mapping[str, SearchRange]) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from orbitcc import _sim
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.controllers import AnyPolicy
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.custom import Remembered, Roster, control, observe, rewards
 from orbitcc.envs.environments.presets import STATS, Action, Native, Observation, Preset, Reward
 
@@ -40,6 +41,7 @@ class WorldState:
     python: _PythonResults | None
     preset: Preset
     max_agents: int
+    scenario: Scenario | None = None
 
 
 class Batch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 import gymnasium as gym
@@ -245,7 +245,8 @@ class Core:
 
     def save(self, world: int) -> tuple[Scenario, WorldState]:
         """An exact copy of a running episode."""
-        return self.scenario(world), self.batch.save(world)
+        scenario = self.scenario(world)
+        return scenario, replace(self.batch.save(world), scenario=scenario)
 
     def restore(self, world: int, saved: tuple[Scenario, WorldState]) -> None:
         """Put a saved episode into a world; it continues identically.
@@ -256,8 +257,14 @@ class Core:
         """
         if self._journal is not None:
             raise StateError("restore", "an environment that keeps a journal cannot go back; make one without journal")
-        self.batch.restore(world, saved[1])
-        self._scenarios[world] = saved[0]
+        if not isinstance(saved, tuple) or len(saved) != 2:
+            raise OrbitccError("state", saved, "what save() returned")
+        scenario, state = saved
+        if isinstance(state, WorldState) and scenario != state.scenario:
+            what = f"{state.scenario and state.scenario.name}, with which it was saved"
+            raise OrbitccError("state.scenario", str(getattr(scenario, "name", scenario)), what)
+        self.batch.restore(world, state)
+        self._scenarios[world] = scenario
         self.batch.observe()
         if self.pictures is not None:
             self.pictures.clear(world)

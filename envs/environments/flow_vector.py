@@ -206,7 +206,7 @@ class FlowVectorEnv(WorldsView, VectorEnv[NDArray[np.float32], NDArray[np.float3
 
     def save(self, world: int) -> Saved:  # type: ignore[override]  # also who begins anew
         """An exact copy of world number `world`, and which of its sub-environments begin anew with the next step."""
-        return self.scenario(world), self._running.save(world), self._over[self.worlds == world]
+        return *self._made.save(world), self._over[self.worlds == world]
 
     def restore(self, world: int, saved: Saved) -> NDArray[np.float32]:
         """Put a saved world back; all observations, float32[num_envs, D]. It continues identically.
@@ -214,6 +214,8 @@ class FlowVectorEnv(WorldsView, VectorEnv[NDArray[np.float32], NDArray[np.float3
         Raises:
             OrbitccError: the saved world has another number of flows, or the journal does not reach back to it.
         """
+        if not isinstance(saved, tuple) or len(saved) != 3:
+            raise OrbitccError("state", saved, "what save() returned")
         scenario, state, over = saved
         mine = self.worlds == world
         if over.size != np.count_nonzero(mine):

@@ -24,7 +24,7 @@ class View:
         return self._core
 
     def close_extras(self, **_: Any) -> None:
-        """Free the worlds; this also ends an emulated episode."""
+        """End an emulated episode, and close the window."""
         if self._core is not None:
             self._core.close()
 
@@ -63,7 +63,7 @@ class WorldView(View):
     render_mode: str | None
 
     def close(self) -> None:
-        """Free the world; this also ends an emulated episode."""
+        """End an emulated episode, and close the window."""
         self.close_extras()
 
     @property

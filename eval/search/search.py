@@ -119,8 +119,7 @@ def _try_worlds(search: Search, apply: work.Apply, quiet: bool) -> list[tuple[fl
     from optuna.trial import TrialState
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = journal.storage(search.out_dir / JOURNAL)
-    study = optuna.create_study(storage=storage, study_name="worlds", direction="maximize", load_if_exists=True)
+    study = journal.study(search.out_dir / JOURNAL, "worlds")
     _finish_batch(search, apply, study)
     done = len(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
     with Progress("search", search.trials, done=min(done, search.trials), quiet=quiet) as progress:

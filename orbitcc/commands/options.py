@@ -147,7 +147,11 @@ def _trust(places: list[str] | None) -> list[str] | None:
     """Allow it at once: policies are loaded in many places, and never because a file says so."""
     if places:
         from orbitcc.agents.libraries import trust
+        from orbitcc.common.errors import OrbitccError
 
+        for place in places:
+            if not (Path(place).expanduser().is_dir() or Path(place).expanduser().is_file()):
+                raise OrbitccError("--trust", place, "a file or folder with a policy")
         trust(places)
     return places
 

@@ -83,6 +83,8 @@ def search(
     chosen = searching.Search(
         contender(target), contender(against), objective, space, trials, folder, seed
     )  # fmt: skip
+    if chosen.target.key == chosen.against.key:
+        raise OrbitccError("--against", against, f"another controller than {target}")
     command = provenance.command_line()
     try:
         found = searching.run_search(chosen, workers=workers, ray=ray, resume=resume)

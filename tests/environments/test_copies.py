@@ -254,3 +254,21 @@ def test_a_state_of_another_preset_is_refused(changes: dict[str, Any], field: st
     same = CongestionEnv("dumbbell", preset="ratios")
     same.reset(seed=2)
     same.restore(saved)
+
+
+@pytest.mark.parametrize("saved", [None, 3, {}, [1], b"x", (1, 2), (None, None)])
+def test_what_was_not_saved_is_not_restored(saved) -> None:
+    env = CongestionEnv("dumbbell")
+    env.reset(seed=1)
+    with pytest.raises(OrbitccError, match=r"^state.*what save\(\) returned"):
+        env.restore(saved)
+
+
+def test_a_state_is_restored_with_its_own_scenario() -> None:
+    env = CongestionEnv("dumbbell")
+    env.reset(seed=1)
+    scenario, state = env.save()
+    for other in (None, scenario.changed(duration_s=1.0)):
+        with pytest.raises(OrbitccError, match=r"^state\.scenario: .*dumbbell, with which it was saved"):
+            env.restore((other, state))
+    assert env.scenario == scenario

@@ -1,5 +1,6 @@
 """Several training seeds: how they are asked for, trained side by side, interrupted, resumed and summed up."""
 
+import contextlib
 import json
 import os
 import signal
@@ -172,3 +173,27 @@ def test_interrupted_seeds_save_and_are_resumed_where_they_were(tmp_path: Path) 
     assert len(list(tmp_path.iterdir())) == 3  # the same folders
     assert found["score"]["seeds"] == 3
     assert found["score"]["low"] <= found["score"]["iqm"] <= found["score"]["high"]
+
+
+@pytest.mark.slow
+def test_training_processes_end_with_the_command_that_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "orbitcc.cli", "train", "ppo-leo", "--seed", "1", "2", "--jobs", "2"]
+    endless = [word for change in ("agent_steps=100_000_000", *SMALL[1:]) for word in ("--set", change)]
+    process = subprocess.Popen([*command, *endless, "--out", str(tmp_path)], start_new_session=True)
+    try:
+        deadline = time.monotonic() + 240
+        while len(list(tmp_path.glob("*/state/progress.json"))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.2)
+        process.kill()
+        process.wait()
+        left = [True]
+        while any(left) and time.monotonic() < deadline:
+            time.sleep(0.2)
+            left = [
+                int(path.read_text().split(")")[1].split()[2]) == process.pid
+                for path in Path("/proc").glob("[0-9]*/stat")
+            ]
+        assert not any(left)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)

@@ -2,13 +2,17 @@
 
 import csv
 import json
+from types import SimpleNamespace
 
 import pytest
 
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.common.errors import OrbitccError
 from orbitcc.eval import journal
 from orbitcc.training import recipe
 from orbitcc.training import tune as tuning
+from orbitcc.training.loop import INTERRUPTED
+from orbitcc.training.remote import Job
 from orbitcc.training.tune import SearchRange, default_space, tune
 from tests.commands.shell import orbitcc
 
@@ -126,7 +130,7 @@ def test_a_damaged_journal_is_one_line(damage, tmp_path):
     path = tmp_path / "journal.log"
 
     def study():
-        return optuna.create_study(storage=journal.storage(path), study_name="s", load_if_exists=True)
+        return journal.study(path, "s")
 
     for _ in range(2):  # the second goes on with the first one's digests
         trial = study().ask({"learner.lr": optuna.distributions.FloatDistribution(0, 1)})
@@ -137,3 +141,73 @@ def test_a_damaged_journal_is_one_line(damage, tmp_path):
         study()
     path.write_text("\n".join(lines) + "\nhalf of a li")
     assert [trial.value for trial in study().trials] == [0.5, 0.5]
+
+
+def resealed(path, change):
+    """The journal with other entries, whose digests fit."""
+    entries = [{k: v for k, v in json.loads(line).items() if k != "digest"} for line in path.read_text().splitlines()]
+    lines, last = [], ""
+    for entry in change(entries):
+        last = journal._digest(last, entry)
+        lines.append(json.dumps({**entry, "digest": last}))
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda entries: [*entries, {"op_code": 99, "worker_id": "x"}],
+        lambda entries: [*entries, {"worker_id": "x"}],
+        lambda entries: [*entries, {"op_code": None}],
+        lambda entries: entries[1:],
+        lambda entries: [{**entries[0], "study_name": [1]}, *entries[1:]],
+    ],
+)
+def test_entries_without_sense_are_one_line_though_their_digests_fit(change, tmp_path):
+    pytest.importorskip("optuna")
+    path = tmp_path / "journal.log"
+    study = journal.study(path, "s")
+    study.tell(study.ask(), 0.5)
+    resealed(path, change)
+    with pytest.raises(OrbitccError, match=r"journal\.log: .*a journal of this kind of search"):
+        journal.study(path, "s")
+
+
+class Trial:
+    number, params = 7, {"learner.lr": 1e-3}
+
+
+class Study:
+    def __init__(self):
+        self.told = []
+
+    def tell(self, trial, value=None, state=None):
+        self.told.append((value, state and state.name))
+
+
+@pytest.mark.parametrize(
+    ("codes", "asked", "told"),
+    [
+        ((0, 0), False, [(0.25, None)]),
+        ((0, INTERRUPTED), True, [(None, "FAIL")]),
+        ((INTERRUPTED, 0), True, [(None, "FAIL")]),  # not the mean of those that have ended
+        ((0, INTERRUPTED), False, "was stopped"),
+        ((0, 1), False, "failed"),
+    ],
+)
+def test_a_trial_counts_only_with_all_of_its_seeds(codes, asked, told, tmp_path, monkeypatch):
+    pytest.importorskip("optuna")
+    outcome = SimpleNamespace(best_score=0.25, untrained=False)
+    monkeypatch.setattr(tuning, "TrainingResult", SimpleNamespace(stored=lambda run, recipe: outcome))
+    plan, study = recipe.load("ppo-leo"), Study()
+    jobs = [Job(plan, seed, RunFolder(tmp_path / str(seed)), False, "") for seed in (1, 2)]
+    trying = tuning._Trying(study, lambda text: None)
+    trying.running = SimpleNamespace(submit=lambda job, who: None)
+    trying.begin(Trial(), lambda trial: jobs)
+    trying.end(jobs[0], codes[0], asked)
+    if isinstance(told, str):
+        with pytest.raises(OrbitccError, match=f"trial 7 {told}; the same command continues"):
+            trying.end(jobs[1], codes[1], asked)
+    else:
+        trying.end(jobs[1], codes[1], asked)
+        assert study.told == told
