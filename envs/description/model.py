@@ -8,6 +8,7 @@ from __future__ import annotations
 import bisect
 import functools
 import operator
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -132,10 +133,18 @@ _ALLOWED = {
 """Type of a pydantic error -> the allowed values, in terms of scenario files."""
 
 
+_KIND = re.compile(r"str|int|float|bool|none|.*\[.*")
+"""What pydantic appends to the place of an error where a field may have several kinds of values."""
+
+
 def as_orbitcc_error(error: ValidationError) -> OrbitccError:
     """The first error of pydantic as an OrbitccError."""
-    first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
+    first, *others = error.errors(include_url=False)
+    loc = first["loc"]
+    if len(loc) > 1 and _KIND.fullmatch(str(loc[-1])):  # none of several kinds of values
+        wanted = [_ALLOWED.get(one["type"], one["msg"]) for one in (first, *others) if one["loc"][:-1] == loc[:-1]]
+        return OrbitccError(".".join(map(str, loc[:-1])), first["input"], " or ".join(dict.fromkeys(wanted)))
+    where = ".".join(str(part) for part in loc)
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, OrbitccError):
         return cause.under(where)

@@ -7,6 +7,7 @@ docs/presets.md describes every native function; :func:`describe` prints what ea
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
@@ -51,6 +52,9 @@ class Native:
             raise StateError(kind, f"wrap the function f as orbitcc.{wrapped} (docs/presets.md)")
         else:
             raise OrbitccError(kind, value, "the name of a function, or a table with `name` and parameters")
+        for key, item in made.parameters.items():
+            if isinstance(item, float) and not math.isfinite(item):
+                raise OrbitccError(f"{kind}.{key}", item, "a finite number")
         if made.name not in _sim.FUNCTIONS[kind]:
             raise UnknownNameError(kind, made.name, _sim.FUNCTIONS[kind])
         made.definition(kind)
