@@ -59,7 +59,7 @@ def _listening() -> list[str]:
 STARTED = """
 import json, os, ray
 from orbitcc.parallel import cluster
-from tests.eval.test_ray_local import _listening
+from tests.parallel.test_ray_local import _listening
 cluster.start(cpus=1)
 assert [value for _, value in sorted(cluster.tasks(eval, ["1 + 1"], str))] == [2]
 print(json.dumps([ray.get_runtime_context().gcs_address, os.environ["RAY_AUTH_TOKEN"], _listening()]), flush=True)
