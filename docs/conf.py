@@ -38,5 +38,9 @@ write_changed(GENERATED / "assessment-limits.md", reference.limits_page())
 write_changed(GENERATED / "suites.md", reference.suite_page())
 write_changed(GENERATED / "observations.md", reference.observation_page())
 write_changed(GENERATED / "statistics.inc", statistics.table())
-for name, text in reference.api_pages().items():
+api = reference.api_pages()
+for page in (GENERATED / "api").glob("*.md"):
+    if page.stem not in api:  # of a module that is gone
+        page.unlink()
+for name, text in api.items():
     write_changed(GENERATED / "api" / f"{name}.md", text)

@@ -150,7 +150,8 @@ def _trust(places: list[str] | None) -> list[str] | None:
         from orbitcc.common.errors import OrbitccError
 
         for place in places:
-            if not (Path(place).expanduser().is_dir() or Path(place).expanduser().is_file()):
+            found = Path(place).expanduser()
+            if found.exists() and not (found.is_dir() or found.is_file()):
                 raise OrbitccError("--trust", place, "a file or folder with a policy")
         trust(places)
     return places

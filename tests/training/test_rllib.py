@@ -49,7 +49,8 @@ def small(*more: str) -> list[str]:
         "evaluation.worlds=2",
         *more,
     )
-    return [word for setting in settings for word in ("--set", setting)]
+    each_once = {setting.partition("=")[0]: setting for setting in settings}
+    return [word for setting in each_once.values() for word in ("--set", setting)]
 
 
 def tags(run: Path) -> set[str]:
