@@ -12,9 +12,10 @@ import numpy as np
 
 from orbitcc.common import code
 from orbitcc.common.errors import FileError, MissingError, OrbitccError, StateError, UnknownNameError
+from orbitcc.common.files import parse_json, read_text
 from orbitcc.eval import suites
 from orbitcc.eval.front import SHARES, low_share
-from orbitcc.eval.results import CaseKey, Row, load_rows, value_of
+from orbitcc.eval.results import PLAN, CaseKey, Row, load_rows, value_of
 from orbitcc.eval.statistics import Estimate, Standing, median_estimate, verdict
 from orbitcc.eval.suites import Metric
 
@@ -60,7 +61,8 @@ def differences(
     several seeds: the median over runs of each pair of seeds is one difference. A side with one contender is paired
     with each of the other side.
 
-    A case counts by its scenario and seed; of a contender's runs of one case (several versions) the last one counts.
+    A case counts by its scenario and seed; of a contender's runs of one case (several versions), that of the
+    folder's table counts, else the last one.
     Raises FileError for a folder without the results, and where the two have nothing in common; OrbitccError for
     names that are not there, or that cannot be paired.
     """
@@ -190,10 +192,20 @@ def _rows(folder: Path) -> dict[str, dict[str, dict[CaseKey, Row]]]:
         raise FileError("run", str(folder), "the folder of the results, with runs.jsonl, or of several")
     found: dict[str, dict[str, dict[CaseKey, Row]]] = {}
     for file in files:
-        for row in load_rows(file):
+        planned = _planned_version(file.with_name(PLAN))
+        for row in sorted(load_rows(file), key=lambda row: row["version"] == planned):
             runs = found.setdefault(row["suite"], {}).setdefault(row["contender"], {})
             runs[row["scenario"], row["seed"]] = row
     return found
+
+
+def _planned_version(plan: Path) -> str:
+    """The version whose runs the table of a folder shows; empty where its plan is missing or damaged."""
+    try:
+        found = parse_json(read_text(plan))
+        return str(found["versions"]["orbitcc"])
+    except (OrbitccError, ValueError, LookupError, TypeError):
+        return ""
 
 
 __all__ = ["Difference", "differences", "warnings"]

@@ -75,21 +75,32 @@ def tensors_of(chosen: Layout, variables: Mapping[str, NDArray[Any]]) -> Tensors
     Raises OrbitccError for a variable that is missing or does not fit.
     """
 
-    def variable(parent: str, name: str, default: float | None = None) -> Array:
+    def variable(parent: str, name: str, shape: tuple[int, ...], default: float | None = None) -> Array:
         key = "/".join(part for part in (chosen.scope, parent, name) if part)
         if key not in variables:
             if default is not None:
-                return np.array(default)
+                return np.full(shape, default)
             raise OrbitccError("PATH", key, f"a variable of the checkpoint ({', '.join(sorted(variables)[:5])} ...)")
-        return np.asarray(variables[key], dtype=np.float64)
+        found = np.asarray(variables[key], dtype=np.float64)
+        if found.ndim != len(shape) or any(size not in (-1, has) for size, has in zip(shape, found.shape, strict=True)):
+            wanted = ", ".join("any" if size < 0 else str(size) for size in shape)
+            raise OrbitccError("PATH", f"{key} of shape {list(found.shape)}", f"shape [{wanted}]")
+        if name == "moving_variance" and (found < 0).any():
+            raise OrbitccError("PATH", f"{key} with a negative value", "variances")
+        return found
 
     found: dict[str, NDArray[np.float32]] = {}
+    width = -1
     for k, layer in enumerate(chosen.layers):
-        weight, bias = variable(layer.dense, "kernel").T, variable(layer.dense, "bias")
+        weight = variable(layer.dense, "kernel", (width, -1)).T
+        width = len(weight)
+        bias = variable(layer.dense, "bias", (width,))
         if layer.norm:
-            scale = variable(layer.norm, "gamma", 1.0)
-            scale = scale / np.sqrt(variable(layer.norm, "moving_variance") + layer.norm_eps)
-            bias = (bias - variable(layer.norm, "moving_mean")) * scale + variable(layer.norm, "beta", 0.0)
+            scale = variable(layer.norm, "gamma", (width,), 1.0)
+            scale = scale / np.sqrt(variable(layer.norm, "moving_variance", (width,)) + layer.norm_eps)
+            bias = (bias - variable(layer.norm, "moving_mean", (width,))) * scale + variable(
+                layer.norm, "beta", (width,), 0.0
+            )
             weight = weight * scale[:, None]
         found[f"layers.{k}.weight"] = np.ascontiguousarray(weight, dtype=np.float32)
         found[f"layers.{k}.bias"] = bias.astype(np.float32)

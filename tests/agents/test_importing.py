@@ -196,6 +196,25 @@ def test_damaged_files_are_refused_and_nothing_is_written(damage, said, tmp_path
     assert not (tmp_path / "mine").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("actor/fc1/bias", lambda x: x[:1], r"actor/fc1/bias of shape \[1\].*shape \[256\]"),
+        ("actor/fc2/kernel", lambda x: x.T, r"actor/fc2/kernel of shape \[128, 256\].*shape \[256, any\]"),
+        ("actor/dense/kernel", lambda x: x[:, 0], r"actor/dense/kernel of shape \[64\].*shape \[64, any\]"),
+        ("actor/batch_normalization/moving_mean", lambda x: x[:1], r"moving_mean of shape \[1\].*shape \[256\]"),
+        ("actor/batch_normalization_1/moving_variance", lambda x: -x, "moving_variance with a negative value"),
+    ],
+)
+def test_variables_of_another_shape_are_refused(name, change, said, tmp_path):
+    found = variables(ASTRAEA, np.random.default_rng(7))
+    found[name] = np.ascontiguousarray(change(found[name]))
+    folder = write_bundle(tmp_path / "tf", found)
+    with pytest.raises(OrbitccError, match=said):
+        import_policy("astraea", folder, tmp_path / "mine")
+    assert not (tmp_path / "mine").exists()
+
+
 def test_a_checkpoint_of_another_project_is_refused_by_name(tmp_path):
     folder = write_bundle(tmp_path / "tf", variables(ORCA, np.random.default_rng(6)))
     with pytest.raises(OrbitccError, match="actor/fc3/kernel.*a variable of the checkpoint"):

@@ -45,6 +45,18 @@ def test_runs_of_several_versions_are_compared_with_a_warning(results, other):
     assert done.stderr == f"warning: {said}\n"
 
 
+def test_further_runs_of_another_version_leave_those_of_the_table(results, other):
+    before = differences(results.out_dir, other)
+    file = other / "runs.jsonl"
+    runs = [json.loads(line) for line in (results.out_dir / "runs.jsonl").read_text(encoding="utf-8").splitlines()]
+    further = [json.dumps(row | {"version": "0.0.1+sim.1.emulator"}) for row in runs]
+    kept = file.read_text(encoding="utf-8").splitlines()[: len(runs)]
+    file.write_text("\n".join([*kept, *further]) + "\n", encoding="utf-8")
+    after = differences(results.out_dir, other)
+    assert [d.change.median for d in after] == [d.change.median for d in before]
+    assert warnings(after) == []
+
+
 @pytest.mark.parametrize("field", ["metrics", "point"])
 def test_a_number_whose_square_is_infinite_is_refused(field, other):
     row = json.loads((other / "runs.jsonl").read_text(encoding="utf-8").splitlines()[0])
