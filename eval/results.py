@@ -217,7 +217,7 @@ def opened(results: Results, resume: bool) -> Iterator[tuple[IO[bytes], list[Row
     """The results' runs.jsonl, locked and ready to append to, and the rows it holds.
 
     Raises FileError if the folder cannot be written, belongs to another process, holds runs though `resume` was not
-    asked for, holds another suite's, or a whole paper.
+    asked for, holds another suite's or another backend's, or a whole paper.
     """
     path, fresh = results.jsonl, not results.out_dir.exists()
     if any(results.out_dir.glob(f"*/{RUNS}")):
@@ -246,6 +246,8 @@ def opened(results: Results, resume: bool) -> Iterator[tuple[IO[bytes], list[Row
         for row in rows:
             if row["suite"] != results.suite.name:
                 raise FileError("out", str(results.out_dir), f"a folder of {row['suite']!r}: one suite per folder")
+            if row["version"].endswith(".emulator") != results.version.endswith(".emulator"):
+                raise FileError("out", str(results.out_dir), "a folder of runs on this backend: one backend per folder")
         for folder in (results.out_dir, results.out_dir / "series", results.out_dir / "figures"):
             settle(folder)
         try:

@@ -233,6 +233,17 @@ def test_a_row_of_another_point_is_made_again(results, tmp_path):
     assert again.write_csv().read_text(encoding="utf-8") == results.write_csv().read_text(encoding="utf-8")
 
 
+def test_runs_of_another_backend_are_not_continued(results, tmp_path):
+    shutil.copytree(results.out_dir, tmp_path / "copy")
+    file = tmp_path / "copy" / "runs.jsonl"
+    (version,) = {row["version"] for row in results.rows}
+    file.write_text(file.read_text(encoding="utf-8").replace(version, f"{version}.emulator"), encoding="utf-8")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "copy").glob("*.*")}
+    with pytest.raises(OrbitccError, match="one backend per folder"):
+        run(tmp_path / "copy", controllers=("cubic", "reno"), runs=3, workers=1, resume=True)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "copy").glob("*.*")} == before
+
+
 def test_what_a_killed_process_left_is_gone_after_resuming(results, tmp_path):
     shutil.copytree(results.out_dir, tmp_path / "copy")
     (tmp_path / "copy" / "figures").mkdir(exist_ok=True)
