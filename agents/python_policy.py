@@ -100,7 +100,7 @@ class Run:
                 return float(cwnd), float(pacing)
         except OrbitccError as error:
             raise error.under(self.name) from error
-        except Exception as error:
+        except code.RAISED as error:
             raise _refused(self.name, "a policy that can act", error) from error
         return float(actions[0, 0])
 
@@ -126,7 +126,7 @@ def _made(name: str) -> Any:
         raise OrbitccError("policy", name, "a factory that can be called")
     try:
         policy = factory()
-    except Exception as error:
+    except code.RAISED as error:
         raise _refused(name, "a factory that works without arguments", error) from error
     if not any(callable(getattr(policy, method, None)) for method in ("act", "begin")):
         made = type(policy).__name__
@@ -134,5 +134,5 @@ def _made(name: str) -> Any:
     return policy
 
 
-def _refused(name: str, allowed: str, error: Exception) -> OrbitccError:
+def _refused(name: str, allowed: str, error: BaseException) -> OrbitccError:
     return code.refused("policy", name, allowed, error)

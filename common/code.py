@@ -19,6 +19,8 @@ from orbitcc.common.errors import OrbitccError, UnknownNameError
 PREFIXES = ("hf:", "rllib:", "sb3:")
 """Policies that are downloaded (:mod:`orbitcc.agents.hub`), or whose files can run code
 (:mod:`orbitcc.agents.libraries`)."""
+RAISED = (Exception, SystemExit)
+"""What code of somebody else may raise and a command reports: `sys.exit()` in it is no end of the command."""
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
@@ -55,7 +57,7 @@ def module(field: str, name: str) -> Any:
         sys.path.insert(0, here)
     try:
         return importlib.import_module(name.partition(":")[0])
-    except Exception as error:
+    except RAISED as error:
         raise refused(field, name, "package.module:attribute of a module that can be imported", error) from error
 
 
@@ -84,7 +86,7 @@ def takes(found: Any, *arguments: Any) -> bool:
     return True
 
 
-def refused(field: str, name: str, allowed: str, error: Exception) -> OrbitccError:
+def refused(field: str, name: str, allowed: str, error: BaseException) -> OrbitccError:
     """One line for what somebody else's code raised, with its file and line."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [f for f in frames if "importlib" not in f.filename and f"{os.sep}orbitcc{os.sep}" not in f.filename]

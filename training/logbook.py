@@ -215,7 +215,7 @@ def factory(name: str) -> MakeLogbook:
     def make(folder: Path, resume_at: int | None) -> Logbook:
         try:
             made = found(folder, resume_at)
-        except Exception as error:
+        except code.RAISED as error:
             raise code.refused("--logbook", name, allowed, error) from error
         if not isinstance(made, Logbook):
             raise OrbitccError("--logbook", name, allowed)

@@ -123,7 +123,7 @@ def get(name: str, **params: Any) -> Scenario:
         made = info.build(**params)
     except ValidationError as error:
         raise as_orbitcc_error(error) from None
-    except Exception as error:
+    except code.RAISED as error:
         if not code.is_code(name) or isinstance(error, OrbitccError):
             raise
         raise code.refused(

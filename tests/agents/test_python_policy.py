@@ -181,12 +181,14 @@ WRONG = {
         ":make",
         "weights, {module}.py line 2",
     ),
+    "a factory that ends": ("def make():\n    raise SystemExit(0)", ":make", "SystemExit: 0, {module}.py line 2"),
     "no act": ("def make(): return 7", ":make", "act\\(obs\\); it returned int"),
     "an unknown preset": ("class P:\n    act = print\n    preset = 'gold'", ":P", "preset.*gold"),
     "a wrong preset": ("class P:\n    act = print\n    preset = 7", ":P", "preset is a name"),
 }
 WRONG_WHEN_ACTING = {
     "it raises": (f"{ACT}obs.missing", ":P", "no attribute 'missing', {module}.py line 3"),
+    "it ends": (f"{ACT}exit(0)", ":P", "SystemExit: 0"),
     "another shape": (f"{ACT}[0.5]", ":P", "{module}:P.act: .*shape \\(1,\\).*shape \\(1, 1\\)"),
     "NaN": (f"{ACT}[[float('nan')]]", ":P", "{module}:P.act: 'NaN'"),
 }

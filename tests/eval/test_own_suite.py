@@ -66,6 +66,14 @@ def test_what_is_none_is_one_line(words, says):
     assert says in done.stderr
 
 
+@pytest.mark.parametrize("body", ["sys.exit()", "def world():\n    sys.exit()"])
+def test_code_that_ends_its_program_is_refused(body, tmp_path):
+    (tmp_path / "ending.py").write_text(f"import sys\n{body}\n", encoding="utf-8")
+    done = orbitcc("run", "ending:world", cwd=tmp_path)
+    assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1), done.stderr
+    assert "SystemExit" in done.stderr
+
+
 def test_two_suites_cannot_have_one_name(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     monkeypatch.setattr(suites, "SUITES", dict(suites.SUITES))
