@@ -209,7 +209,7 @@ class _Trial:
 
 
 class _Trying:
-    """The trials that go on, and what Optuna is told of them."""
+    """Trials that are running. Each result is reported to Optuna when all seeds of its trial have finished."""
 
     running: Fleet
 
