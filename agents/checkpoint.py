@@ -287,6 +287,31 @@ def with_preference(parameters: Mapping[str, Any], values: Mapping[str, Any]) ->
     return {**parameters, "features": chosen}
 
 
+def decisions_of(used: Preset) -> dict[str, Any]:
+    """The fields of a card that say what a policy of this preset observes, what it decides, and when.
+
+    Raises OrbitccError for a preset whose functions are not native.
+    """
+    seen, done = used.native("observation"), used.native("action")
+    return {
+        "observation": CardObservation(
+            preset=seen.name,
+            parameters=dict(seen.parameters),
+            dim=used.observation_space().shape[0],
+            hash=definition_hash("observation", seen),
+        ),
+        "action": CardAction(
+            preset=done.name,
+            parameters=dict(done.parameters),
+            dim=used.action_dim,
+            hash=definition_hash("action", done),
+        ),
+        "interval_ms": used.interval_ms,
+        "interval_rtts": used.interval_rtts,
+        "interval_least_ms": used.interval_least_ms,
+    }
+
+
 def preferring(card: ModelCard, values: Mapping[str, Any], field: str = "delay") -> CardObservation:
     """The observation of a policy whose preference of delay has these values (`usual`, `contested`) and no other.
 

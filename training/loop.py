@@ -20,14 +20,14 @@ from typing import Any, Literal, NoReturn, Protocol
 import numpy as np
 
 from orbitcc.agents import checkpoint
-from orbitcc.agents.model_card import CardAction, CardObservation, Gate, Layer, ModelCard, Training
+from orbitcc.agents.model_card import Gate, Layer, ModelCard, Training
 from orbitcc.agents.policy import Tensors, build
 from orbitcc.agents.runs import seal
 from orbitcc.agents.runs.folders import locked, replace_folder, scratch
 from orbitcc.agents.runs.run_folder import CONFIG, RunFolder, revision, versions
 from orbitcc.agents.training_range import training_range
 from orbitcc.common.errors import FileError
-from orbitcc.envs.environments.presets import definition_hash, preset
+from orbitcc.envs.environments.presets import preset
 from orbitcc.eval.heldout_metrics import Figures, failures
 from orbitcc.parallel.progress import Display
 from orbitcc.training.finishing import begin_anew, finish, is_finished, is_lost, selected
@@ -436,26 +436,11 @@ class _Loop:
 
     def _card(self) -> ModelCard:
         deployed = preset(self.recipe.preset).for_deployment()
-        observation, action = deployed.native("observation"), deployed.native("action")
         hours = self.progress.agent_steps * deployed.interval_ms / 3.6e6
         return ModelCard(
             name=self.run_folder.name,
             description=self.recipe.description,
-            observation=CardObservation(
-                preset=observation.name,
-                parameters=dict(observation.parameters),
-                dim=deployed.observation_space().shape[0],
-                hash=definition_hash("observation", observation),
-            ),
-            action=CardAction(
-                preset=action.name,
-                parameters=dict(action.parameters),
-                dim=deployed.action_dim,
-                hash=definition_hash("action", action),
-            ),
-            interval_ms=deployed.interval_ms,
-            interval_rtts=deployed.interval_rtts,
-            interval_least_ms=deployed.interval_least_ms,
+            **checkpoint.decisions_of(deployed),
             squash=self.learner.squash,
             layers=self.learner.layers,
             gate=self.learner.gate,

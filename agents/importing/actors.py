@@ -15,12 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orbitcc.agents import checkpoint
 from orbitcc.agents.importing.tensorflow import files_of, read_bundle
-from orbitcc.agents.model_card import CardAction, CardObservation, Imported, Layer, ModelCard, TrainingRange
+from orbitcc.agents.model_card import Imported, Layer, ModelCard, TrainingRange
 from orbitcc.agents.policy import Tensors
 from orbitcc.common.errors import FileError, OrbitccError, UnknownNameError
 from orbitcc.common.files import DAMAGED_ARRAYS, MOST_TABLE, load_arrays, read_bytes, read_toml
 from orbitcc.envs.description.model import as_orbitcc_error
-from orbitcc.envs.environments.presets import definition_hash, preset
+from orbitcc.envs.environments.presets import preset
 
 Array = NDArray[np.float64]
 
@@ -118,7 +118,6 @@ def import_policy(
     chosen = layout(name_or_file)
     tensors = tensors_of(chosen, read_bundle(path))
     used = preset(chosen.preset)
-    seen, done = used.native("observation"), used.native("action")
     folder = Path(out)
     if folder.exists() and any(folder.iterdir()):
         raise FileError("--out", str(folder), "a new or empty folder")
@@ -127,21 +126,7 @@ def import_policy(
         card = ModelCard(
             name=name or folder.resolve().name,
             description=chosen.description,
-            observation=CardObservation(
-                preset=seen.name,
-                parameters=dict(seen.parameters),
-                dim=used.observation_space().shape[0],
-                hash=definition_hash("observation", seen),
-            ),
-            action=CardAction(
-                preset=done.name,
-                parameters=dict(done.parameters),
-                dim=used.action_dim,
-                hash=definition_hash("action", done),
-            ),
-            interval_ms=used.interval_ms,
-            interval_rtts=used.interval_rtts,
-            interval_least_ms=used.interval_least_ms,
+            **checkpoint.decisions_of(used),
             layers=tuple(
                 Layer(units=len(tensors[f"layers.{k}.bias"]), activation=layer.activation)
                 for k, layer in enumerate(chosen.layers)
