@@ -30,7 +30,7 @@ class Ports:
     def __init__(self, program: str | Path, network: str, places: Sequence[Mapping[str, str]], field: str) -> None:
         self._field = field
         setup = f'{{"network": {network}, "ports": {json.dumps(list(places))}}}'.encode()
-        # A session of its own: an interrupt of who started it is not for it.
+        # A session of its own: Ctrl-C in the terminal does not reach it.
         self._process = subprocess.Popen(
             [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )

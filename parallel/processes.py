@@ -48,7 +48,7 @@ def _enter(trusted: tuple[Path, ...]) -> None:
 
 
 def end_with_parent() -> None:
-    """Let this process end at once when the one that has started it is killed."""
+    """End this process at once when its parent is killed."""
     threading.Thread(target=_leave_with_parent, daemon=True).start()
 
 

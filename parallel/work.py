@@ -22,7 +22,7 @@ class Apply(Protocol):
 
 @contextmanager
 def workers(count: int | None = None, ray: str | None = None, policies: Iterable[str] = ()) -> Iterator[Apply]:
-    """What applies functions, in a `with` block; what still runs at its end is stopped.
+    """A function that applies functions to items, for a `with` block; work that still runs at its end is stopped.
 
     count: processes, or cores of a local Ray; default all cores. ray: the address of a cluster that takes the work
     (:func:`orbitcc.parallel.cluster.find`). policies: paths of checkpoints for its nodes.

@@ -153,10 +153,10 @@ class Replay:
 
 
 class ActorCritics:
-    """Actor and twin critics of a recipe, their targets, the average of the actor, and what is learned by.
+    """Actor and twin critics of a recipe, their targets, the average of the actor, and the losses.
 
-    For a subclass of `torch.nn.Module`, which our learner and RLlib's module are. The actor observes the first `width`
-    of the critics' inputs; its outputs are actions before tanh.
+    A mixin for subclasses of `torch.nn.Module`: our learner and RLlib's module use it. The actor observes the first
+    `width` of the critics' inputs; its outputs are actions before tanh.
     """
 
     settings: Td3Options

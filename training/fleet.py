@@ -28,7 +28,7 @@ Saved = Callable[[Job, TrainingState], None]
 
 
 class Fleet(Protocol):
-    """Training runs that go on; its length is their number."""
+    """The training runs that are running; its length is their number."""
 
     def __len__(self) -> int: ...
 
@@ -119,7 +119,7 @@ class _Processes:
             process.kill()
 
     def _look(self, sentinel: int, job: Job) -> None:
-        """Tell of a state that was saved since the last look."""
+        """Report a state that was saved since the last call."""
         try:
             written = (job.run.state / PROGRESS).stat().st_mtime_ns
             if self._told.get(sentinel) == written:
@@ -133,7 +133,7 @@ class _Processes:
 
 def _start(job: Job, who: str, alone: bool) -> BaseProcess:
     process = multiprocessing.get_context("spawn").Process(target=_train, args=(job, who, alone), name=who)
-    # Ctrl-C reaches the child, too: until its training can save, it shall not notice
+    # the child ignores Ctrl-C until its training can save
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         process.start()

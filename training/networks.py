@@ -163,7 +163,7 @@ class Moments:
         self._freeze()
 
     def begin(self, mean: F32, std: F32, count: float) -> None:
-        """As if `count` rows of this mean and deviation had been added; the mean goes on in single precision."""
+        """As if `count` rows of this mean and deviation had been added; the mean is kept in single precision."""
         self._mean = mean
         self.restore({"count": count, "mean": mean, "square": np.square(std, dtype=np.float64) * count})
 

@@ -198,7 +198,7 @@ def _sampler(seed: int, ended: int, constant_liar: bool) -> Any:
 
 @dataclass
 class _Trial:
-    """A trial: how many of its training runs go on, the scores of the others, what it has reported."""
+    """A trial: the number of its running trainings, the scores of the finished ones, and what it has reported."""
 
     trial: Any
     running: int

@@ -57,7 +57,7 @@ def _bps(mbps: float) -> int:
 
 
 CompiledNetwork = dict[str, Any]
-"""The native description of a network (`spec/` in sim/core), still to be changed by who runs it."""
+"""The native description of a network (`spec/` in sim/core), which the caller may still change."""
 
 
 class Compilable(Protocol):
@@ -82,7 +82,7 @@ def compile_network(scenario: Compilable) -> CompiledNetwork:
 
 
 _READY = secrets.token_hex(16)
-"""Stands for ready text in a text that is being made: no name of a user is the same."""
+"""A placeholder for ready text while JSON is made; no name that a user gives can equal it."""
 
 
 class Ready:

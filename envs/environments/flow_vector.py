@@ -204,7 +204,7 @@ class FlowVectorEnv(WorldsView, VectorEnv[NDArray[np.float32], NDArray[np.float3
         frames = self._made.frames()
         return None if frames is None else tuple(frames[world] for world in self.worlds)
 
-    def save(self, world: int) -> Saved:  # type: ignore[override]  # also who begins anew
+    def save(self, world: int) -> Saved:  # type: ignore[override]  # it returns more than the base class
         """An exact copy of world number `world`, and which of its sub-environments begin anew with the next step."""
         return *self._made.save(world), self._over[self.worlds == world]
 

@@ -16,7 +16,7 @@ from orbitcc.envs.environments.core import Core
 class View:
     """An environment of any number of worlds."""
 
-    _core: Core | None = None  # gymnasium closes even what was never made whole
+    _core: Core | None = None  # gymnasium also closes environments whose constructor failed
 
     @property
     def _made(self) -> Core:
@@ -34,7 +34,7 @@ class View:
 
 
 class WorldsView(View):
-    """An environment of several worlds, which are called by their numbers."""
+    """An environment of several worlds; methods take the number of a world."""
 
     def scenario(self, world: int) -> Scenario:
         """The scenario of the running episode of a world."""

@@ -197,7 +197,7 @@ class Value(Comparison):
 
 
 class CriterionWords(_Model):
-    """CriterionWords of criteria. factors: of one level, with {} for it, and of several."""
+    """Words of criteria. factors: of one level, with {} for it, and of several."""
 
     suites: dict[str, str] = Field(default_factory=dict)
     metrics: dict[str, str]
