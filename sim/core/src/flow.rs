@@ -16,11 +16,14 @@ use crate::observe::stats::{IntervalStats, Meter};
 use crate::pool::PacketId;
 use crate::ring::Ring;
 use crate::rng::{Purpose, Stream};
-use crate::spec::{FlowSpec, NetworkSpec, RelaySpec, SsthreshCache, TrafficSpec, Way};
+use crate::spec::{FlowSpec, NetworkSpec, QuicSpec, RelaySpec, SsthreshCache, TrafficSpec, Way};
 use crate::tcp::receiver::Receiver;
 use crate::tcp::sender::Sender;
 use crate::time::Nanos;
 use crate::traffic::Traffic;
+
+/// IPv4's and UDP's, bytes.
+pub const UDP_HEADERS: u32 = 28;
 
 /// No flow.
 pub(crate) const NOBODY: u32 = u32::MAX;
@@ -176,6 +179,8 @@ pub struct Flow {
     pub name: String,
     pub controller: String,
     pub datagram: bool,
+    /// Its hosts are not the simulator's: they send packets that the world only carries.
+    pub hosted: bool,
     pub life: Life,
     pub start: Nanos,
     pub stop: Option<Nanos>,
@@ -236,7 +241,12 @@ fn directions(way: Way) -> (Vec<u32>, Vec<u32>) {
 impl Flow {
     /// `memory`: intervals of throughput that are kept for rewards.
     pub fn new(spec: &FlowSpec, index: usize, network: &NetworkSpec, agent: Option<Agent>, memory: usize) -> Flow {
-        let tcp = &cc::tcp_of(&spec.controller, &network.tcp).expect("validated");
+        let mut tcp = cc::tcp_of(&spec.controller, &network.tcp).expect("validated");
+        if let Some(quic) = spec.quic {
+            let frame = tcp.header_bytes.saturating_sub(NetworkSpec::OWN_HEADERS);
+            (tcp.mss, tcp.header_bytes) = (quic.payload(), frame + UDP_HEADERS + u32::from(QuicSpec::OVERHEAD));
+        }
+        let tcp = &tcp;
         let datagram = spec.controller.name == "udp";
         let controller = if datagram {
             Box::new(cc::reno::Reno::default()) as Box<dyn cc::Controller>
@@ -276,6 +286,7 @@ impl Flow {
             name: spec.name.clone(),
             controller: spec.controller.name.clone(),
             datagram,
+            hosted: spec.quic.is_some(),
             life: Life::Waiting,
             start: spec.start + late,
             stop: spec.stop,

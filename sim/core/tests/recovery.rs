@@ -50,6 +50,7 @@ fn network(traffic: TrafficSpec, outages: Vec<OutageSpec>, delay: Vec<(Nanos, Na
             follows: None,
             watched: false,
             relays: None,
+            quic: None,
         }],
     }
 }

@@ -33,7 +33,7 @@ use crate::time::Nanos;
 
 pub use crate::spec::SSTHRESH_INFINITE;
 pub use params::Params;
-pub use registry::{COMMON_PARAMS, REGISTRY, build, check, tcp_of};
+pub use registry::{COMMON_PARAMS, QUINN, REGISTRY, build, check, fits_quic, tcp_of};
 
 /// The recovery state machine's state, in the order of severity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,7 +3,7 @@
 use crate::spec::{ControllerSpec, EcnMode, Kernel, SsthreshCache, TcpSpec};
 
 use super::{
-    Controller, Params, agent, bbr, c4, careful_resume, copa, cubic, dctcp, hybla, illinois, leocc, prague, reno,
+    Controller, EcnUse, Params, Subscription, agent, bbr, c4, careful_resume, copa, cubic, dctcp, hybla, illinois, leocc, prague, reno,
     satcp, vegas, vivace, westwood,
 };
 
@@ -15,7 +15,7 @@ pub struct Registration {
     build: fn(&Params) -> Result<Box<dyn Controller>, String>,
 }
 
-/// Every native controller.
+/// Every native controller. Those of quinn live in its hosts (`sim/quic`); what stands for them here is never asked.
 pub const REGISTRY: &[Registration] = &[
     Registration { name: "reno", params: reno::PARAMS, build: reno::build },
     Registration { name: "dctcp", params: dctcp::PARAMS, build: dctcp::build },
@@ -32,9 +32,37 @@ pub const REGISTRY: &[Registration] = &[
     Registration { name: "leocc", params: leocc::PARAMS, build: leocc::build },
     Registration { name: "satcp", params: satcp::PARAMS, build: satcp::build },
     Registration { name: "vivace", params: vivace::PARAMS, build: vivace::build },
+    Registration { name: "quinn-newreno", params: &[], build: |_| Ok(Box::new(reno::Reno::default())) },
+    Registration { name: "quinn-cubic", params: &[], build: |_| Ok(Box::new(reno::Reno::default())) },
+    Registration { name: "quinn-bbr", params: &[], build: |_| Ok(Box::new(reno::Reno::default())) },
     Registration { name: "external", params: agent::PARAMS, build: agent::build },
     Registration { name: "policy", params: agent::POLICY_PARAMS, build: agent::build },
 ];
+
+/// How the names of quinn's own controllers begin; QUIC alone has them.
+pub const QUINN: &str = "quinn-";
+
+/// Can this controller drive a flow of QUIC? The error names what it needs and QUIC's hosts do not tell.
+pub fn fits_quic(spec: &ControllerSpec, tcp: &TcpSpec) -> Result<(), String> {
+    let name = &spec.name;
+    if name == "udp" {
+        return Err(format!("name = {name:?}: must be a controller with acknowledgements for transport quic"));
+    }
+    if let Some(given) = ["ssthresh_cache", "ecn"].iter().find(|given| spec.params.contains_key(**given)) {
+        return Err(format!("{name}.{given}: is for TCP; leave it out for transport quic"));
+    }
+    let controller = build(spec, tcp)?;
+    let needs = [
+        (controller.watches_packets(), "follows single packets"),
+        (controller.watches_losses(), "follows single losses"),
+        (controller.subscription() != Subscription::Nothing, "asks for news of the path, or sends probes"),
+        (controller.ecn_use() != EcnUse::Host, "counts marks"),
+    ];
+    match needs.iter().find(|(needed, _)| *needed) {
+        Some((_, what)) => Err(format!("name = {name:?}: {what}, which hosts with transport quic cannot serve")),
+        None => Ok(()),
+    }
+}
 
 /// Parameters of every controller: what its host runs, where that differs from the network's other hosts.
 pub const COMMON_PARAMS: &[&str] = &["kernel", "ssthresh_cache", "ecn"];

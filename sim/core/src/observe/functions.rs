@@ -266,6 +266,10 @@ impl Observer {
         Observer { watch: function.watch.clone(), rows, raw, function }
     }
 
+    pub fn function(&self) -> &Arc<Observation> {
+        &self.function
+    }
+
     pub fn push(&mut self, stats: &IntervalStats) {
         let width = self.raw.len();
         self.watch.fill(stats, &mut self.raw);

@@ -9,6 +9,7 @@ pub mod handovers;
 pub mod history;
 mod lanes;
 mod memory;
+pub mod needs;
 pub mod occupancy;
 mod orca;
 pub mod policy;

@@ -105,7 +105,27 @@ statistics! {
     reported_handover_since_s: "s", 0.0, f64::INFINITY, Oracle, "`handover_since_s` as the same predictor reports it.";
 }
 
+/// Statistics that hosts of QUIC do not have. QUIC sends frames again, not packets; acknowledges no packet cumulatively; and
+/// tells a controller neither the packets that were marked nor a threshold or state. Persistent congestion (RFC 9002, section
+/// 7.6), which QUIC has in the place of TCP's timeout, counts as `rtos`.
+pub const NOT_IN_QUIC: [&str; 6] =
+    ["retransmitted_packets", "marked_packets", "ssthresh_packets", "packets_out", "retrans_out", "ca_state"];
+
 impl IntervalStats {
+    /// Leave out what hosts of QUIC do not have: NaN.
+    pub fn clear_what_quic_lacks(&mut self) {
+        for field in [
+            &mut self.retransmitted_packets,
+            &mut self.marked_packets,
+            &mut self.ssthresh_packets,
+            &mut self.packets_out,
+            &mut self.retrans_out,
+            &mut self.ca_state,
+        ] {
+            *field = f64::NAN;
+        }
+    }
+
     /// The mean RTT of the interval, or the smoothed RTT when there was no sample; 0 before any.
     pub fn latest_rtt_s(&self) -> f64 {
         if self.rtt_mean_s.is_nan() { self.srtt_s } else { self.rtt_mean_s }

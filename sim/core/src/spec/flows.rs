@@ -38,6 +38,58 @@ pub struct FlowSpec {
     /// It is the second connection of a proxy, with the same traffic as the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relays: Option<RelaySpec>,
+    /// Its hosts speak QUIC, not TCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quic: Option<QuicSpec>,
+}
+
+/// Hosts that speak QUIC (RFC 9000). The defaults are those of quinn, except that packets have their full size from the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct QuicSpec {
+    /// Bytes of UDP payload in a full packet.
+    pub mtu: u16,
+    /// Begin with packets of 1,200 bytes, and find out by probes whether `mtu` fits (RFC 8899).
+    pub mtu_discovery: bool,
+    /// Bytes; of quinn's own controllers.
+    pub initial_window: u64,
+    /// Packets that the receiver acknowledges at once by one ACK (draft-ietf-quic-ack-frequency); 0: as in RFC 9000.
+    pub ack_every: u32,
+    /// Bytes that the receiver lets one stream and all streams be ahead of its application, and that the sender keeps.
+    pub stream_window: u64,
+    pub connection_window: u64,
+    pub send_window: u64,
+    /// Packets carry ECT(0).
+    pub ecn: bool,
+    /// The client knows the server: its first flight has data (0-RTT).
+    pub resume: bool,
+}
+
+impl Default for QuicSpec {
+    fn default() -> QuicSpec {
+        QuicSpec {
+            mtu: 1452,
+            mtu_discovery: false,
+            initial_window: 12_000,
+            ack_every: 0,
+            stream_window: 1_250_000,
+            connection_window: (1 << 62) - 1,
+            send_window: 10_000_000,
+            ecn: true,
+            resume: false,
+        }
+    }
+}
+
+impl QuicSpec {
+    /// What a full packet has beside the application's bytes: the short header with a connection id of 8 bytes and a
+    /// packet number of 2 (11 bytes), the header of a STREAM frame with an offset (7 to 11), and the tag of the cipher (16).
+    pub const OVERHEAD: u16 = 36;
+
+    /// The application's bytes in a full packet, about.
+    pub fn payload(&self) -> u32 {
+        u32::from(self.mtu - QuicSpec::OVERHEAD)
+    }
 }
 
 /// A path that takes over at a known time. Its fields are as those of a flow.

@@ -60,6 +60,9 @@ impl std::fmt::Display for SpecError {
 impl std::error::Error for SpecError {}
 
 impl NetworkSpec {
+    /// Bytes of headers in a full segment that are the packet's own: IPv4, TCP and its timestamps. The rest is the link's.
+    pub const OWN_HEADERS: u32 = 52;
+
     /// Reads the text; whether it can be simulated is checked where a world is built from it.
     pub fn from_json(text: &str) -> Result<NetworkSpec, SpecError> {
         serde_json::from_str(text).map_err(|e| SpecError(format!("network: {e}")))

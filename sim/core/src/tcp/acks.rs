@@ -36,7 +36,7 @@ impl Default for Acks {
 
 impl Acks {
     #[inline]
-    pub(crate) fn add(&mut self, now: Nanos, rtt_us: Option<u32>, rate: Option<f64>) {
+    pub fn add(&mut self, now: Nanos, rtt_us: Option<u32>, rate: Option<f64>) {
         self.longest_gap = self.longest_gap.max(now.saturating_sub(self.last));
         self.last = now;
         if let Some(us) = rtt_us {

@@ -50,6 +50,7 @@ impl NetworkSpec {
             return fail(format!("flows[{i}].stop"), flow.stop.unwrap().0, "must be later than start");
         }
         validate_receiver(i, flow)?;
+        self.validate_transport(i, flow)?;
         let datagram = flow.controller.name == "udp";
         if !datagram {
             self.validate_number_of_packets(i, flow)?;
@@ -59,6 +60,36 @@ impl NetworkSpec {
             cc::check(&flow.controller, &self.tcp).map_err(|e| SpecError(format!("flows[{i}].controller: {e}")))?;
         }
         Ok(())
+    }
+
+    /// QUIC has hosts of its own, which take the place of TCP's.
+    fn validate_transport(&self, i: usize, flow: &FlowSpec) -> Result<(), SpecError> {
+        let name = flow.controller.name.as_str();
+        let Some(quic) = flow.quic else {
+            let allowed = "a controller of TCP; those of quinn are for flows with transport quic";
+            return if name.starts_with(cc::QUINN) { fail(format!("flows[{i}].controller"), name, allowed) } else { Ok(()) };
+        };
+        within(format_args!("flows[{i}].quic.mtu"), u32::from(quic.mtu), 1_200, 9_000)?;
+        within(format_args!("flows[{i}].quic.ack_every"), quic.ack_every, 0, 1_000)?;
+        let least = 2 * u64::from(quic.mtu);
+        for (field, bytes) in [
+            ("initial_window", quic.initial_window),
+            ("stream_window", quic.stream_window),
+            ("connection_window", quic.connection_window),
+            ("send_window", quic.send_window),
+        ] {
+            if !(least..1 << 62).contains(&bytes) {
+                return fail(format!("flows[{i}].quic.{field}"), bytes, &format!("must lie in {least} .. 2^62 - 1 bytes"));
+            }
+        }
+        let proxied = |f: &FlowSpec| f.relays.is_some_and(|relay| relay.from == i);
+        if flow.relays.is_some() || self.flows.iter().any(proxied) {
+            return fail(format!("flows[{i}].quic"), "a proxy", "a proxy cannot split a connection of QUIC");
+        }
+        if flow.receiver != ReceiverSpec::Honest {
+            return fail(format!("flows[{i}].receiver"), "not honest", "QUIC's receivers are honest");
+        }
+        cc::fits_quic(&flow.controller, &self.tcp).map_err(|e| SpecError(format!("flows[{i}].controller: {e}")))
     }
 
     fn validate_paths(&self, i: usize, flow: &FlowSpec) -> Result<(), SpecError> {

@@ -8,6 +8,7 @@ use crate::flow::{Agent, Flow};
 use crate::link::Link;
 use crate::observe::functions::Preset;
 use crate::observe::handovers::Handovers;
+use crate::observe::needs;
 use crate::pool::Pool;
 use crate::schedule::Schedule;
 use crate::signals;
@@ -61,6 +62,14 @@ impl World {
                 (flow.controller.name == "external" || flow.watched)
                     .then(|| Agent::external(preset, &flow.controller.params))
             };
+            if let (Some(_), Some(agent)) = (flow.quic, &agent) {
+                let reward = agent.policy.is_none().then_some(&*preset.reward);
+                if let Some(name) = needs::not_in_quic(agent.observer.function(), &agent.action, reward) {
+                    return Err(SpecError(format!(
+                        "flows[{i}].transport = quic: its policy or preset needs the statistic {name}, which QUIC lacks"
+                    )));
+                }
+            }
             flows.push(Flow::new(flow, i, spec, agent, preset.reward.memory));
         }
         let subscriptions: Vec<_> = flows.iter().map(|f| f.subscription).collect();
@@ -113,11 +122,16 @@ impl World {
             next_decision: Nanos::MAX,
             failure: None,
             kernel_hosts: None,
+            guests: None,
             carried: None,
             capture: None,
             hash: 0,
             events: 0,
         };
+        if world.flows.iter().any(|flow| flow.hosted) {
+            // Until `World::host` brings them.
+            world.failure = Some(Arc::new(SpecError("transport = quic: this world has no hosts for it".into())));
+        }
         world.connect_relays();
         Ok(world)
     }

@@ -6,6 +6,7 @@ use crate::observe::policy::Answer;
 use crate::time::Nanos;
 
 use super::World;
+use super::guests::Call;
 
 impl World {
     /// Decisions of policies that are due now: all observe, then all act.
@@ -76,6 +77,9 @@ impl World {
         }
         if self.has_kernel_hosts() {
             return self.set_live_window(i, cwnd, pacing);
+        }
+        if self.flows[i].hosted {
+            return self.call_guest(i, Call::Window(cwnd, pacing));
         }
         let now = self.now;
         self.flows[i].sender.set_window(now, cwnd, pacing, &mut self.pool);

@@ -29,7 +29,12 @@ impl World {
             let last = end.min(decision);
             // Samples see the state before the events of their instant, which known changes open; decisions see the
             // state after them.
-            self.run_events(sample.min(change).min(last + Nanos(1)));
+            let until = sample.min(change).min(last + Nanos(1));
+            if self.guests.is_some() {
+                self.run_with_guests(until);
+            } else {
+                self.run_events(until);
+            }
             if sample <= change.min(last) {
                 self.now = sample;
                 self.sample();
@@ -53,14 +58,24 @@ impl World {
             if at >= until {
                 return self.meet_at_edges(until);
             }
-            debug_assert!(at >= self.now, "an event in the past");
-            self.now = at;
-            self.on_event(source);
+            self.take_turn(at, source);
         }
     }
 
+    #[inline(always)]
+    pub(super) fn take_turn(&mut self, at: Nanos, source: usize) {
+        debug_assert!(at >= self.now, "an event in the past");
+        self.now = at;
+        self.on_event(source);
+    }
+
+    /// The hash knows what hosts of other stacks do.
+    pub(super) fn log_guests(&mut self) {
+        self.log(KNOWN_CHANGE - 1, self.now);
+    }
+
     /// Process the packets that arrived at links at the edge before `end`.
-    fn meet_at_edges(&mut self, end: Nanos) {
+    pub(super) fn meet_at_edges(&mut self, end: Nanos) {
         for k in 0..self.edges.len() {
             let link = self.edges[k] as usize;
             self.links[link].meet((end, 0), &mut self.pool);
@@ -292,7 +307,9 @@ impl World {
     /// Of what is not TCP.
     #[inline(never)]
     fn deliver_other(&mut self, i: usize, id: PacketId) {
-        if let Some(carried) = &mut self.carried {
+        if let Some(carried) = &mut self.carried
+            && self.pool.get(id).kind == Kind::Carried
+        {
             return carried.push_back((self.now, id));
         }
         let packet = self.pool.get(id);
@@ -382,7 +399,7 @@ impl World {
 
     /// What was sent passes its host, and meets the first link later.
     #[inline(always)]
-    fn depart_in_time(&mut self, i: usize) {
+    pub(super) fn depart_in_time(&mut self, i: usize) {
         let flow = &mut self.flows[i];
         let first = self.routes[flow.sender.route as usize] as usize;
         let (link, host, paces) = (&mut self.links[first], &mut flow.host, flow.sender.paces());
@@ -410,7 +427,7 @@ impl World {
 
     /// A host without delay or jitter: what was sent is on the first link now.
     #[inline(never)]
-    fn depart_at_once(&mut self) {
+    pub(super) fn depart_at_once(&mut self) {
         // Delivery may make packets of its own: take the list first.
         let mut list = std::mem::take(&mut self.departing);
         list.extend((0..self.pool.sent_len()).map(|k| self.pool.sent_id(k)));

@@ -8,17 +8,20 @@ use crate::time::Nanos;
 use crate::traffic::Action;
 
 use super::World;
+use super::guests::Call;
 use super::decisions::next_on_grid;
 
 impl World {
     pub(crate) fn start_flow(&mut self, i: usize) {
         let now = self.now;
         let rtt = self.handshake_rtt(i);
-        let simulated = self.kernel_hosts.is_none() && self.carried.is_none();
+        let simulated = self.kernel_hosts.is_none() && !self.flows[i].hosted;
+        let offers = simulated || self.guests.is_some();
+        self.call_guest(i, Call::Start);
         let flow = &mut self.flows[i];
         flow.life = Life::Active;
         flow.meter = crate::observe::stats::Meter::new(now);
-        if simulated {
+        if offers {
             flow.traffic.start(now);
         }
         if simulated && !flow.datagram {
@@ -64,9 +67,19 @@ impl World {
             self.destinations[flow.destination].remember(self.now, &sender.conn, sender.rtt.backoff);
         }
         flow.traffic.stop();
+        if flow.hosted {
+            self.call_guest(i, Call::End);
+        }
+        let flow = &mut self.flows[i];
         if let Some(agent) = &mut flow.agent {
             agent.next_decision = Nanos::MAX;
         }
+        self.rekey_flow(i);
+    }
+
+    /// The application of a flow whose hosts are not ours acts.
+    fn offer_to_guest(&mut self, i: usize, action: Action) {
+        self.call_guest(i, Call::Traffic(action));
         self.rekey_flow(i);
     }
 
@@ -79,6 +92,12 @@ impl World {
         if flow.life == Life::Active {
             if flow.traffic.next_event() <= now {
                 let action = flow.traffic.on_timer(now);
+                if flow.hosted {
+                    if let Action::Object(bytes) = action {
+                        flow.write_object(now, bytes);
+                    }
+                    return self.offer_to_guest(i, action);
+                }
                 // Nothing else makes TCP send: data that it held back waits for an acknowledgement or its timers.
                 let writes = matches!(action, Action::Write | Action::Object(_) | Action::StartBulk);
                 match action {

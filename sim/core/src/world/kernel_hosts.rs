@@ -47,6 +47,7 @@ pub type Connect = dyn Fn(&NetworkSpec, &World) -> Result<Arc<Mutex<dyn Hosts>>,
 impl World {
     /// From now on the flows of this world, which has not begun, are those of `hosts`.
     pub fn follow(&mut self, hosts: Arc<Mutex<dyn Hosts>>) {
+        self.failure = None;
         self.kernel_hosts = Some(Box::new(KernelHosts { hosts, reading: Reading::default(), overruns: 0 }));
     }
 
@@ -120,12 +121,14 @@ impl World {
         read
     }
 
-    fn take_in_flow(&mut self, i: usize, reading: &FlowReading) {
+    pub(super) fn take_in_flow(&mut self, i: usize, reading: &FlowReading) {
         let flow = &mut self.flows[i];
         if flow.life != Life::Active {
             return;
         }
-        flow.receiver.received_bytes = reading.received_bytes;
+        if !flow.hosted {
+            flow.receiver.received_bytes = reading.received_bytes;
+        }
         flow.receiver.take_in_marks(reading.arrived_marked);
         if flow.datagram {
             flow.sender.counters = reading.counters;

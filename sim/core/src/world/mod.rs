@@ -1,6 +1,7 @@
 //! A network built from its specification: links, flows, and the queries others make of them.
 
 pub mod capture;
+pub mod guests;
 pub mod kernel_hosts;
 pub mod recorder;
 pub mod totals;
@@ -29,6 +30,7 @@ use crate::tcp::metrics::Destination;
 use crate::time::Nanos;
 
 use capture::Capture;
+use guests::Guesthouse;
 use kernel_hosts::KernelHosts;
 use real_packets::Carried;
 use recorder::Recorder;
@@ -107,6 +109,8 @@ pub struct World {
     pub(crate) failure: Option<Failure>,
     /// The hosts, if they are real.
     pub(crate) kernel_hosts: Option<Box<KernelHosts>>,
+    /// The hosts of flows that are another stack's, in virtual time.
+    pub(crate) guests: Option<Box<Guesthouse>>,
     /// The packets that have left the network, if it carries packets of others.
     pub(crate) carried: Option<Carried>,
     /// Captured packets at the senders' hosts, if captures are wanted.
@@ -243,6 +247,9 @@ impl World {
             let received = flow.received_bytes();
             let stats = &mut flow.stats;
             flow.meter.take(now, &flow.sender, received, stats);
+            if flow.hosted {
+                stats.clear_what_quic_lacks();
+            }
             stats.active = f64::from(u8::from(flow.life == Life::Active));
             stats.base_rtt_s = base.secs_f64();
             stats.capacity_bps = if link.rate().is_unlimited() { f64::INFINITY } else { link.rate().0 as f64 };

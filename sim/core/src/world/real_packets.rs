@@ -20,6 +20,7 @@ impl World {
         let spec = NetworkSpec { noise: NoiseSpec { send_jitter: Nanos::ZERO, ..spec.noise }, ..spec.clone() };
         let mut world = World::new(&spec, &Policies::new(), Nanos::ZERO)?;
         world.carried = Some(Carried::default());
+        world.flows.iter_mut().for_each(|flow| flow.hosted = true);
         Ok(world)
     }
 
@@ -38,13 +39,13 @@ impl World {
         let marks = Marks::of_ip(ecn);
         *self.pool.send() = Packet { flow: label, route, size, kind: Kind::Carried, marks, ..Packet::default() };
         let id = self.pool.sent_id(0);
-        self.pool.clear_sent();
-        let host = &mut self.flows[flow].host;
-        if back || host.is_transparent() {
+        if back {
+            self.pool.clear_sent();
             self.enter_route(id);
+        } else if self.flows[flow].host.is_transparent() {
+            self.depart_at_once();
         } else {
-            let at = host.pass(self.now);
-            host.pipe.push_back((at, id));
+            self.depart_in_time(flow);
             self.rekey_flow(flow);
         }
         id

@@ -98,6 +98,7 @@ pub fn flow(text: &str) -> FlowSpec {
         follows: None,
         watched: false,
         relays: None,
+        quic: None,
     }
 }
 

@@ -370,6 +370,7 @@ fn network_of(tcp: TcpSpec) -> impl Strategy<Value = NetworkSpec> {
                     follows: None,
                     watched: false,
                     relays: None,
+                    quic: None,
                 })
                 .collect(),
         })

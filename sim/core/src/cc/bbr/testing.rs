@@ -95,6 +95,7 @@ pub fn path(controller: &str, rate_mbps: f64, rtt_ms: f64, buffer_bdp: f64, seco
             follows: None,
             watched: false,
             relays: None,
+            quic: None,
         }],
     }
 }

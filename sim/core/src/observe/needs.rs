@@ -1,0 +1,95 @@
+//! Which statistics functions depend on: those that hosts of QUIC do not have must be no input of anything that decides or pays.
+
+use std::sync::Arc;
+
+use crate::cc::Conn;
+use crate::spec::TcpSpec;
+
+use super::functions::{Action, ActionMemory, Observation, Observer, Payment, Reward};
+use super::history::{History, RewardedFlow};
+use super::stats::{IntervalStats, NOT_IN_QUIC, STATISTICS};
+
+/// Intervals of a flow whose statistics all change, with `field`, if given, at other values.
+fn intervals(field: Option<usize>) -> impl Iterator<Item = IntervalStats> {
+    (0..12).map(move |k| {
+        let x = f64::from(k);
+        let mut row = STATISTICS.map(|_| 3.0 + x % 3.0);
+        if let Some(field) = field {
+            row[field] = 40.0 + 7.0 * x;
+        }
+        let stats = IntervalStats::from_array(row);
+        IntervalStats {
+            time_s: 1.0 + 0.03 * x,
+            interval_s: 0.03,
+            goodput_bps: 4e7 + 1e6 * x,
+            delivery_rate_bps: 4e7 + 1e6 * x,
+            max_delivery_rate_bps: 5e7,
+            acked_rate_bps: 4e7,
+            send_rate_bps: 4.2e7,
+            rtt_mean_s: 0.05 + 0.001 * x,
+            rtt_min_s: 0.05,
+            srtt_s: 0.05 + 0.001 * x,
+            min_rtt_s: 0.05,
+            capacity_bps: 1e8,
+            fair_share_bps: 5e7,
+            cwnd_packets: 200.0 + x,
+            mss_bytes: 1416.0,
+            ..stats
+        }
+    })
+}
+
+/// Everything that functions say of such a flow.
+fn outcome(observation: &Arc<Observation>, action: &Action, reward: Option<&Reward>, field: Option<usize>) -> Vec<u64> {
+    let mut observer = Observer::new(observation.clone());
+    let (conn, mut memory) = (Conn::new(&TcpSpec::default()), ActionMemory::default());
+    let mut history = History::new(reward.map_or(1, |reward| reward.memory));
+    let mut said = Vec::new();
+    for stats in intervals(field) {
+        observer.push(&stats);
+        history.push(&stats);
+        said.extend(observer.observation().iter().map(|x| u64::from(x.to_bits())));
+        for asked in [-0.6, 0.4] {
+            let (window, pacing) = (action.perform)(&conn, &stats, asked, &mut memory);
+            said.extend([u64::from(window), pacing.unwrap_or(0)]);
+        }
+        said.extend(reward.map(|reward| match &reward.payment {
+            Payment::Own(pay) => pay(&stats).to_bits(),
+            Payment::Shared(pay) => pay(&[RewardedFlow { stats: &stats, history: &history }], 0.8).to_bits(),
+        }));
+    }
+    said
+}
+
+/// The first statistic that these functions depend on and QUIC's hosts do not have.
+pub fn not_in_quic(
+    observation: &Arc<Observation>,
+    action: &Action,
+    reward: Option<&Reward>,
+) -> Option<&'static str> {
+    let usual = outcome(observation, action, reward, None);
+    NOT_IN_QUIC.into_iter().find(|name| {
+        let field = STATISTICS.iter().position(|statistic| statistic.name == *name);
+        outcome(observation, action, reward, field) != usual
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::registry;
+    use super::*;
+
+    #[test]
+    fn functions_that_ask_for_what_quic_lacks_are_found_and_others_are_not() {
+        let found = |observation| {
+            let observation = Arc::new(registry::observation(&json!(observation)).unwrap());
+            let action = registry::action(&json!("log-window")).unwrap();
+            not_in_quic(&observation, &action, None)
+        };
+        assert_eq!(found("astraea"), Some("packets_out"), "a tenth of what it sees is packets_out / cwnd");
+        assert_eq!(found("features"), None);
+        assert_eq!(found("aurora"), None);
+    }
+}
