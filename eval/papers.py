@@ -227,7 +227,7 @@ def decidable(
 
 def suites_of(paper: Paper, settings: Mapping[str, Any]) -> dict[str, Suite]:
     """The suites of a paper, each with those settings that it takes. Raises UnknownNameError for another one."""
-    taken = {name: {"first_run", *SCENARIOS[suites.SUITES[name].scenario].params} for name in paper.suites}
+    taken = {name: {"first_run", "transport", *SCENARIOS[suites.SUITES[name].scenario].params} for name in paper.suites}
     for key in settings:
         if not any(key in known for known in taken.values()):
             raise UnknownNameError("--set", key, sorted(set().union(*taken.values())))

@@ -45,7 +45,7 @@ Made = tuple[Row, bytes | None]
 def execute(task: Task) -> Made:
     """Run and measure."""
     began = time.perf_counter()
-    scenario = task.suite.enter(task.case, task.contender)
+    scenario = task.suite.entered(task.case, task.contender)
     recording = backends.runner(task.backend)(scenario, record_interval_s=task.suite.record_interval_s)
     values = task.suite.measure(task.case, recording)
     series = recording.to_bytes() if task.series is not None else None
@@ -105,7 +105,7 @@ def run_suite(
     cases = suite.cases(profile, count)
     for contender in contenders:
         try:
-            entered = suite.enter(cases[0], contender)  # one that does not fit is refused before anything is written
+            entered = suite.entered(cases[0], contender)  # one that does not fit is refused before anything is written
             if backend == "emulator":
                 refuse(entered, plain=True)
         except OrbitccError as error:

@@ -22,6 +22,7 @@ from orbitcc.envs.description.flows import (
     Flow,
     Objects,
     OnOff,
+    Quic,
     Receiver,
     Reroute,
     Stretch,
@@ -265,6 +266,8 @@ class _Compiler:
             compiled["traffic"] = _traffic(traffic)
         if flow.receiver is not None:
             compiled["receiver"] = _receiver(flow.receiver)
+        if flow.transport is not None:
+            compiled["quic"] = _transport(flow.transport)
         if flow.stop_s is not None:
             compiled["stop"] = ns(flow.stop_s)
         if flow.reroutes:
@@ -414,6 +417,20 @@ def _law(queue: Codel | FqCodel) -> dict[str, int]:
     if queue.ce_threshold_ms is not None:
         law["ce_threshold"] = _ns_of_ms(queue.ce_threshold_ms)
     return law
+
+
+def _transport(quic: Quic) -> dict[str, Any]:
+    return {
+        "mtu": quic.mtu_bytes,
+        "mtu_discovery": quic.mtu_discovery,
+        "initial_window": quic.initial_window_bytes,
+        "ack_every": quic.ack_every_packets,
+        "stream_window": quic.stream_window_bytes,
+        **({} if quic.connection_window_bytes is None else {"connection_window": quic.connection_window_bytes}),
+        "send_window": quic.send_window_bytes,
+        "ecn": quic.ecn,
+        "resume": quic.resume,
+    }
 
 
 def _receiver(receiver: Receiver) -> dict[str, Any]:

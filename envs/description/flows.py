@@ -14,6 +14,9 @@ from orbitcc.envs import controllers
 from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS, MIN_RATE_MBPS
 from orbitcc.envs.description.model import MAX_TIME_S, Model, number, tagged
 
+QUINN = "quinn-"
+"""How the names of quinn's own controllers begin."""
+
 
 def _native_name(name: Any) -> Any:
     return controllers.EXTERNAL if name == controllers.CONTENDER else name
@@ -140,6 +143,34 @@ Receiver = Stretch | Divide | Optimistic
 _RECEIVERS: dict[str, type[Model]] = {"stretch": Stretch, "divide": Divide, "optimistic": Optimistic}
 
 
+class Quic(Model):
+    """Hosts that speak QUIC (RFC 9000): the state machine of quinn, in virtual time ([QUIC](quic.md)).
+
+    The defaults are quinn's, except that packets have their full size from the start.
+
+    initial_window_bytes: first window of quinn's own controllers; ours have their own.
+    ack_every_packets: the receiver acknowledges so many packets at once (draft-ietf-quic-ack-frequency); 0: two, as in
+    RFC 9000.
+    stream_window_bytes, connection_window_bytes: how far data may be ahead of the receiver's application.
+    send_window_bytes: data that the sender keeps until it is acknowledged.
+    """
+
+    kind: Literal["quic"] = "quic"
+    mtu_bytes: Annotated[int, number(1_200, 9_000, "bytes", whole=True)] = Field(
+        default=1_452, description="UDP payload of a full packet"
+    )
+    mtu_discovery: bool = Field(default=False, description="begin with 1,200 bytes, and try `mtu_bytes` (RFC 8899)")
+    initial_window_bytes: Annotated[int, number(2_400, 1e9, "bytes", whole=True)] = 12_000
+    ack_every_packets: Annotated[int, number(0, 1_000, "packets", whole=True)] = 0
+    stream_window_bytes: Annotated[int, number(18_000, 1e12, "bytes", whole=True)] = 1_250_000
+    connection_window_bytes: Annotated[int | None, number(18_000, 1e12, "bytes", whole=True, optional=True)] = Field(
+        default=None, description="None: without limit"
+    )
+    send_window_bytes: Annotated[int, number(18_000, 1e12, "bytes", whole=True)] = 10_000_000
+    ecn: bool = Field(default=True, description="packets carry ECT(0)")
+    resume: bool = Field(default=False, description="0-RTT: the first flight has data, as the client knows the server")
+
+
 class Pep(Model):
     """This flow is the second connection of a performance-enhancing proxy that splits a connection (RFC 3135).
 
@@ -202,6 +233,15 @@ def _controller(value: Any) -> Any:
     return spec
 
 
+def _transport(value: Any) -> Any:
+    """TCP is None."""
+    return None if value in (None, "tcp") else _quic(value)
+
+
+_quic = tagged({"quic": Quic}, _traffic_shorthand)
+Transport = Annotated[Quic | None, BeforeValidator(_transport)]
+"""`quic` or its table, or `tcp` and None."""
+
 ControllerChoice = Annotated[ControllerSpec, BeforeValidator(_controller)]
 """A controller as a ControllerSpec, its table, or its text `NAME[:param=value,...]`."""
 
@@ -233,6 +273,10 @@ class Flow(Model):
         default=None,
         description="a receiver that does not acknowledge as TCP does: stretch, divide or optimistic",
     )
+    transport: Transport = Field(
+        default=None,
+        description="`tcp`, or hosts that speak QUIC: `quic` or its table; controllers of quinn have the latter",
+    )
     pep: Pep | None = Field(default=None, description="the proxy whose second connection this flow is")
 
     @model_validator(mode="after")
@@ -242,6 +286,7 @@ class Flow(Model):
             raise OrbitccError("traffic.packet_bytes", size, "None for controllers other than udp")
         if self.receiver is not None and self.controller.name == "udp":
             raise OrbitccError("receiver.kind", self.receiver.kind, "None for udp, which has no acknowledgements")
+        self._check_transport()
         if isinstance(self.receiver, Optimistic) and not isinstance(self.traffic, Bulk):
             raise OrbitccError("receiver.kind", self.receiver.kind, "stretch or divide, unless the traffic is bulk")
         if self.pep is not None and not isinstance(self.traffic, Bulk):
@@ -263,12 +308,25 @@ class Flow(Model):
             raise OrbitccError("traffic.kind", self.traffic.kind, "cbr or on_off for the controller udp")
         return self
 
+    def _check_transport(self) -> None:
+        name = self.controller.name
+        if self.transport is None and name.startswith(QUINN):  # nothing else has them
+            object.__setattr__(self, "transport", Quic())
+        if self.transport is None:
+            return
+        for field in ("receiver", "pep"):
+            if getattr(self, field) is not None:
+                raise OrbitccError(field, getattr(self, field), "None with transport quic")
+        if name == "udp":
+            raise OrbitccError("transport", "quic", "tcp for udp, which sends datagrams")
+
     @staticmethod
     def parse(text: str) -> Flow:
         """`NAME[:param=value,...][@start]`, e.g. `cubic:hystart=off@20s`; OrbitccError about `flow` otherwise.
 
-        Three parameters belong to the flow, not to its controller: `rate_mbps=` makes it a constant-rate flow (the
-        controller `udp` needs it), `uplink_ms=` adds delay on its own access link, and `stop=` is its end.
+        Four parameters belong to the flow, not to its controller: `rate_mbps=` makes it a constant-rate flow (the
+        controller `udp` needs it), `uplink_ms=` adds delay on its own access link, `stop=` is its end, and
+        `transport=quic` gives it hosts of QUIC.
         `model_fields_set` of the flow are the fields that the text names.
         """
         head, at, start = text.rpartition("@")
@@ -289,6 +347,8 @@ class Flow(Model):
                 own["traffic"] = {"kind": "cbr", "rate_mbps": parse_value(value)}
             elif key == "uplink_ms":
                 own["uplink_delay_ms"] = parse_value(value)
+            elif key == "transport":
+                own["transport"] = value
             elif key == "stop":
                 own["stop_s"] = parse_value(value.removesuffix("s"))
             else:

@@ -19,7 +19,7 @@ from orbitcc.common.files import atomic_write_text, parse_toml, read_toml, toml_
 from orbitcc.envs import controllers
 from orbitcc.envs.description import support
 from orbitcc.envs.description.compile import CompiledNetwork, as_text, compile_network
-from orbitcc.envs.description.flows import Bulk, Bytes, ControllerSpec, Flow, Reroute, parse_value
+from orbitcc.envs.description.flows import Bulk, Bytes, ControllerSpec, Flow, Quic, Reroute, Transport, parse_value
 from orbitcc.envs.description.links import Direction, Link
 from orbitcc.envs.description.model import MAX_TIME_S, Model, mean_over, number, value_at
 from orbitcc.envs.description.sim_settings import SimSettings
@@ -155,6 +155,21 @@ class Scenario(Model):
         ]
         return self.changed(flows=tuple(flows))
 
+    def over(self, transport: Quic | str | Mapping[str, Any] | None) -> Scenario:
+        """The same scenario with this transport (as the field of a flow) for its contenders; where it has none, for
+        all flows but `udp`. None: as it is.
+        """
+        if transport is None:
+            return self
+        contenders = any(flow.controller.name == controllers.EXTERNAL for flow in self.flows)
+
+        def changed(flow: Flow) -> Flow:
+            name = flow.controller.name
+            chosen = name == controllers.EXTERNAL if contenders else name != "udp"
+            return flow.changed(transport=transport) if chosen else flow
+
+        return self.with_flows([changed(flow) for flow in self.flows])
+
     def with_seed(self, seed: int) -> Scenario:
         """The same scenario with another seed."""
         return self.changed(seed=seed)
@@ -234,15 +249,20 @@ class ScenarioDistribution(Model):
 
     name: str = Field(min_length=1)
     description: str = ""
+    transport: Transport = Field(default=None, description="of the agents' flows (:meth:`Scenario.over`)")
 
     @property
     @abstractmethod
     def max_agents(self) -> int:
         """The largest number of flows with the controller `external` in any scenario."""
 
-    @abstractmethod
     def sample(self, rng: np.random.Generator) -> Scenario:
         """One scenario; it depends only on the state of the generator."""
+        return self._draw(rng).over(self.transport)
+
+    @abstractmethod
+    def _draw(self, rng: np.random.Generator) -> Scenario:
+        """The same over TCP."""
 
 
 def _known_links(path: Sequence[int | str], names: Mapping[str, Any], where: str) -> None:

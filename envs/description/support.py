@@ -81,6 +81,8 @@ def _beyond_kernel(sim: SimSettings, flows: Sequence[Flow]) -> Iterator[str]:
             yield f"flows.{i}.receiver"
         if flow.pep is not None:
             yield f"flows.{i}.pep"
+        if flow.transport is not None:
+            yield f"flows.{i}.transport"
         if isinstance(flow.traffic, Cbr) and flow.traffic.packet_bytes is not None:
             yield f"flows.{i}.traffic.packet_bytes"
         yield from (f"flows.{i}.{field}" for field in _of_controller(flow.controller, sim.ecn))

@@ -33,6 +33,7 @@ class Settings(TypedDict, total=False):
     background: str
     threads: int
     backend: Backend
+    transport: Any
     render_mode: str | None
 
 
@@ -50,6 +51,7 @@ class EnvConfig:
     max_agents: how many flows of a world are agents at most; None: all of them (one, in views of single agents).
     background: the controller of external flows beyond the agents.
     threads: of the native pool; 0 = one per core. A view of a single world takes one.
+    transport: of the agents' flows: `quic`, its table or `tcp` (:meth:`Scenario.over`); None: as the scenario says.
     backend: what runs the worlds; the emulator plays one at a time, in real time (docs/emulation.md).
     render_mode: `rgb_array`, `human` or None.
 
@@ -63,6 +65,7 @@ class EnvConfig:
     background: str = "cubic"
     threads: int = 0
     backend: Backend = "simulator"
+    transport: Any = None
     render_mode: str | None = None
 
     def __post_init__(self) -> None:
@@ -80,7 +83,9 @@ class EnvConfig:
 
     def source(self) -> EpisodeSource:
         """The source of its scenarios, one per episode."""
-        return EpisodeSource(self.scenario, max_agents=self.max_agents, background=self.background)
+        return EpisodeSource(
+            self.scenario, max_agents=self.max_agents, background=self.background, transport=self.transport
+        )
 
     @staticmethod
     def of(given: Any, settings: Mapping[str, Any], view: Callable[..., Any] | None = None) -> EnvConfig:

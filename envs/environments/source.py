@@ -1,5 +1,7 @@
 """Draws the scenarios of episodes and marks the flows that are agents."""
 
+from typing import Any
+
 import numpy as np
 
 from orbitcc.common.errors import OrbitccError
@@ -19,6 +21,7 @@ class EpisodeSource:
             drawn anew in every episode (:func:`orbitcc.envs.scenarios.for_training`).
         max_agents: how many flows of a world may be agents at most; None = all.
         background: controller of the external flows beyond `max_agents`.
+        transport: of the agents' flows; None: as the scenario says.
     """
 
     def __init__(
@@ -27,12 +30,13 @@ class EpisodeSource:
         *,
         max_agents: int | None = None,
         background: str = "cubic",
+        transport: Any = None,
     ) -> None:
         self.scenario = for_training(scenario) if isinstance(scenario, str) else scenario
         if not isinstance(self.scenario, Scenario | ScenarioDistribution):
             raise OrbitccError("scenario", scenario, "a Scenario, a ScenarioDistribution, or the name or file of one")
         self._max_agents = max_agents
-        self._background = ControllerSpec(name=background)
+        self._background, self._transport = ControllerSpec(name=background), transport
         if isinstance(self.scenario, Scenario | Runs):
             example = self.scenario.example if isinstance(self.scenario, Runs) else self.scenario
             most = len(agent_flows(self.mark_agents(example)))
@@ -73,7 +77,7 @@ class EpisodeSource:
             elif flow.controller.name == EXTERNAL:
                 flow = flow.model_copy(update={"controller": self._background})
             flows.append(flow)
-        return scenario.model_copy(update={"flows": tuple(flows)})
+        return scenario.model_copy(update={"flows": tuple(flows)}).over(self._transport)
 
 
 def agent_flows(scenario: Scenario) -> list[int]:

@@ -157,7 +157,7 @@ class Runs(ScenarioDistribution):
         """The first of the runs; all have equally many flows."""
         return get(self.name, **self.params, run=TRAINING_RUNS[0])
 
-    def sample(self, rng: np.random.Generator) -> Scenario:
+    def _draw(self, rng: np.random.Generator) -> Scenario:
         low, high = TRAINING_RUNS
         return get(self.name, **self.params, run=int(rng.integers(low, high, endpoint=True)))
 
@@ -167,9 +167,11 @@ def for_training(name: str, settings: Mapping[str, Any] | None = None) -> Scenar
     is not set is drawn anew for every episode (:class:`Runs`) where runs have different links."""
     if "run" in getattr(SCENARIOS.get(name), "params", ()) and "run" not in (settings or {}):
         settings = {k: parse_value(v) if isinstance(v, str) else v for k, v in (settings or {}).items()}
-        if settings.keys() <= SCENARIOS[name].params.keys():
-            runs = Runs(name=name, description=SCENARIOS[name].description, params=settings)
-            if runs.example.links != get(name, **settings, run=1).links:  # else the run is the seed of the noise only
+        if settings.keys() - {"transport"} <= SCENARIOS[name].params.keys():
+            params = {key: value for key, value in settings.items() if key != "transport"}
+            data = {"description": SCENARIOS[name].description, "transport": settings.get("transport")}
+            runs = Runs.build({"name": name, "params": params, **data})
+            if runs.example.links != get(name, **params, run=1).links:  # else the run is the seed of the noise only
                 return runs
     return load(name, settings)
 
@@ -186,8 +188,8 @@ def load(
 ) -> Scenario | ScenarioDistribution:
     """A scenario or a distribution by name or from a TOML file; a folder is a distribution of its scenarios.
 
-    settings: values by key. A key is a parameter of the named scenario, or the dotted name of a field
-    (`links.0.rate_mbps`). Text values are read as on the command line.
+    settings: values by key. A key is a parameter of the named scenario, the dotted name of a field
+    (`links.0.rate_mbps`), or `transport` (:meth:`Scenario.over`). Text values are read as on the command line.
     """
     settings = {k: parse_value(v) if isinstance(v, str) else v for k, v in (settings or {}).items()}
     text = os.fspath(name_or_file)
@@ -262,13 +264,16 @@ def _part(base: str | None = None, without: tuple[str, ...] = (), weight: Any = 
 
 def _overridden(scenario: Scenario, fields: Mapping[str, Any], params: Mapping[str, Any]) -> Scenario:
     for key, value in fields.items():
+        if key == "transport":
+            scenario = scenario.over(value)
+            continue
         first = key.partition(".")[0]
         others = [name for name, info in SCENARIOS.items() if key in info.params]
         number = not isinstance(value, list | tuple | Mapping)
         if others and number and (first not in Scenario.model_fields or isinstance(getattr(scenario, first), tuple)):
             raise StateError(key, f"{scenario.name} has no such parameter; these scenarios do: {', '.join(others)}")
         if first not in Scenario.model_fields:  # name the parameters, too
-            raise UnknownNameError(key, first, (*params, *Scenario.model_fields))
+            raise UnknownNameError(key, first, (*params, *Scenario.model_fields, "transport"))
         scenario = scenario.override(key, value)
     return scenario
 

@@ -168,7 +168,7 @@ class PathDistribution(ScenarioDistribution):
         )
         return max(int(self.flows.high), crowd)
 
-    def sample(self, rng: np.random.Generator) -> Scenario:
+    def _draw(self, rng: np.random.Generator) -> Scenario:
         return _Draw(self, rng).scenario()
 
     @property
@@ -249,7 +249,7 @@ class Mixture(ScenarioDistribution):
     def max_agents(self) -> int:
         return max(part.max_agents for part in self.parts)
 
-    def sample(self, rng: np.random.Generator) -> Scenario:
+    def _draw(self, rng: np.random.Generator) -> Scenario:
         at = np.searchsorted(np.cumsum(self.weights), rng.random() * sum(self.weights), side="right")
         return self.parts[int(at)].sample(rng)
 

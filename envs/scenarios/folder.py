@@ -23,7 +23,7 @@ class Folder(ScenarioDistribution):
     def max_agents(self) -> int:
         return max(sum(flow.controller.name == "external" for flow in world.flows) for world in self.scenarios)
 
-    def sample(self, rng: np.random.Generator) -> Scenario:
+    def _draw(self, rng: np.random.Generator) -> Scenario:
         world = self.scenarios[int(rng.integers(len(self.scenarios)))]
         return world.with_seed(int(rng.integers(2**53)))
 

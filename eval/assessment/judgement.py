@@ -156,7 +156,7 @@ def worst_world(assessment: Assessment, judgement: Judgement, contender: Contend
     """The world in which the candidate was worst, ready to run; `contender` replaces the candidate."""
     if judgement.worst is None:
         return None
-    entered = assessment.results.suite.enter(judgement.worst, contender or assessment.candidate)
+    entered = assessment.results.suite.entered(judgement.worst, contender or assessment.candidate)
     criterion = judgement.criterion
     about = f"RFC 9743, {criterion.section}: {criterion.title} ({where(judgement.worst.point)})"
     return entered.changed(name=criterion.key, description=about)

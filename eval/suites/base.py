@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from orbitcc.common.errors import OrbitccError, UnknownNameError
 from orbitcc.common.numbers import checked_number
 from orbitcc.envs import scenarios
+from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.eval.contenders import Contender
 
@@ -83,6 +84,7 @@ class Suite(ABC):
 
     settings: parameters of its scenarios with other values than the suite's. A parameter that the grid varies is fixed
     to that value. `first_run` is the number of the first run (default 1); other numbers give new schedules and seeds.
+    `transport` is that of the contender's flows, for example `quic`; the others keep theirs.
     """
 
     name: ClassVar[str]
@@ -125,7 +127,7 @@ class Suite(ABC):
 
     def build(self, **params: Any) -> Scenario:
         """Its scenario with these parameters; the suite's settings have priority."""
-        changed = {key: value for key, value in self.settings.items() if key != "first_run"}
+        changed = {key: value for key, value in self.settings.items() if key not in ("first_run", "transport")}
         return scenarios.get(self.scenario, **{**params, **changed})
 
     def grid(self, profile: str) -> Sequence[Point]:
@@ -158,6 +160,18 @@ class Suite(ABC):
     def enter(self, case: Case, contender: Contender) -> Scenario:
         """The scenario of the case with the contender; by default it drives every flow."""
         return contender.take_all(case.scenario)
+
+    def entered(self, case: Case, contender: Contender) -> Scenario:
+        """:meth:`enter`, with the transport of the settings."""
+        scenario = self.enter(case, contender)
+        if (transport := self.settings.get("transport")) is None:
+            return scenario
+
+        def changed(flow: Flow) -> Flow:
+            others = flow in case.scenario.flows or flow.controller.name == "udp"
+            return flow if others else flow.changed(transport=transport)
+
+        return scenario.with_flows([changed(flow) for flow in scenario.flows])
 
     def runs(self, profile: str, runs: int | None = None) -> int:
         """Number of runs per contender. Raises OrbitccError for an unknown profile or a number that is not allowed."""

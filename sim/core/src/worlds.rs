@@ -70,7 +70,7 @@ impl Member {
             return Err(SpecError(format!("flows: {} external flows for {max_agents} agents", chains.len())));
         }
         if let Some(connect) = connect {
-            world.follow(connect(spec, &world)?);
+            connect(spec, &mut world)?;
         }
         let payment = preset.reward.payment.clone();
         let mut member = Member { world, agents: chains, previous: Nanos::ZERO, payment, shared: 0.0 };
@@ -159,7 +159,7 @@ pub struct Worlds {
     max_agents: usize,
     preset: Preset,
     policies: Policies,
-    /// Where hosts are real: how to get them.
+    /// Where hosts are not the simulator's: how to get them.
     connect: Option<Arc<Connect>>,
     threads: usize,
     /// The process it belongs to, and threads beside the caller's.

@@ -58,10 +58,31 @@ impl Emulator {
     }
 }
 
-/// Every world gets an emulator of its own.
-pub fn connect(path: &str) -> Arc<Connect> {
-    let path = path.to_owned();
-    Arc::new(move |spec, world| Ok(Arc::new(Mutex::new(Emulator::start(&path, spec, world)?)) as Arc<Mutex<dyn Hosts>>))
+/// The hosts of new worlds that are not the simulator's: those of an emulator of their own, where its program is given, and
+/// those of QUIC.
+pub fn connect(program: Option<&str>) -> Arc<Connect> {
+    match program.map(str::to_owned) {
+        Some(path) => Arc::new(move |spec, world| {
+            let emulator = Emulator::start(&path, spec, world)?;
+            world.follow(Arc::new(Mutex::new(emulator)));
+            Ok(())
+        }),
+        None => Arc::new(host),
+    }
+}
+
+#[cfg(feature = "quic")]
+pub fn host(spec: &NetworkSpec, world: &mut World) -> Result<(), SpecError> {
+    orbitcc_quic::host(spec, world);
+    Ok(())
+}
+
+#[cfg(not(feature = "quic"))]
+pub fn host(_spec: &NetworkSpec, world: &mut World) -> Result<(), SpecError> {
+    match world.flows().iter().position(|flow| flow.hosted) {
+        Some(i) => Err(SpecError(format!("flows[{i}].transport = quic: must be tcp; this build has no QUIC"))),
+        None => Ok(()),
+    }
 }
 
 /// What the kernel's side has to know of the flows that agents drive: parameters of what is under their actions.

@@ -48,6 +48,11 @@ pub fn flow_dict<'py>(py: Python<'py>, t: &FlowTotals) -> PyResult<Bound<'py, Py
     }
     d.set_item("late_share", known(t.late_share))?;
     d.set_item("objects", &t.objects)?;
+    if t.hosted {
+        for name in ["retransmitted_packets", "spurious_rtos", "tail_probes", "reported_marked_packets"] {
+            d.set_item(name, f64::NAN)?;
+        }
+    }
     Ok(d)
 }
 
@@ -89,7 +94,10 @@ impl Simulation {
             world.capture();
         }
         let capture = capture.then(|| pcap::Writer::new(spec.flows.len(), spec.tcp.header_bytes));
-        let Some(path) = emulator else { return Ok(Simulation { world, emulator: None, capture }) };
+        let Some(path) = emulator else {
+            crate::emulator::host(&spec, &mut world).map_err(convert::spec_error)?;
+            return Ok(Simulation { world, emulator: None, capture });
+        };
         if capture.is_some() {
             return Err(convert::value_error("capture: only a simulated network can be captured"));
         }

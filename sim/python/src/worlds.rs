@@ -69,7 +69,7 @@ impl Worlds {
                     .iter()
                     .map(|s| orbitcc_core::spec::NetworkSpec::from_json(s))
                     .collect::<Result<Vec<_>, _>>()?;
-                Batch::new(&specs, max_agents, preset, threads, policies, emulator.map(crate::emulator::connect))
+                Batch::new(&specs, max_agents, preset, threads, policies, Some(crate::emulator::connect(emulator)))
             })
             .map_err(convert::spec_error)?;
         convert::decided(py, batch.failure())?;

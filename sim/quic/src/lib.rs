@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use orbitcc_core::flow::UDP_HEADERS;
 use orbitcc_core::pool::PacketId;
-use orbitcc_core::spec::{NetworkSpec, SpecError};
+use orbitcc_core::spec::{FlowSpec, NetworkSpec};
 use orbitcc_core::tcp::sender::kernel_reading::FlowReading;
 use orbitcc_core::time::Nanos;
 use orbitcc_core::traffic::Action;
@@ -47,20 +47,23 @@ pub struct Hosts {
     network: Arc<NetworkSpec>,
 }
 
-/// Hosts for the flows of `world` that need them.
-pub fn invite(spec: &NetworkSpec, world: &World) -> Result<Arc<Mutex<dyn Guests>>, SpecError> {
+/// Give the flows of QUIC in `world`, which is that of `spec`, their hosts.
+pub fn host(spec: &NetworkSpec, world: &mut World) {
+    if world.flows().iter().all(|flow| !flow.hosted) {
+        return;
+    }
     let frame = spec.tcp.header_bytes.saturating_sub(NetworkSpec::OWN_HEADERS);
     let connections = world.flows().iter().map(|_| None).collect();
-    let flows = spec.flows.iter().map(|flow| orbitcc_core::spec::FlowSpec { reroutes: Vec::new(), ..flow.clone() });
+    let flows = spec.flows.iter().map(|flow| FlowSpec { reroutes: Vec::new(), ..flow.clone() });
     let network = NetworkSpec { links: Vec::new(), flows: flows.collect(), ..spec.clone() };
-    Ok(Arc::new(Mutex::new(Hosts {
+    world.host(Arc::new(Mutex::new(Hosts {
         zero: Instant::now(),
         connections,
         timers: BTreeSet::new(),
         on_the_way: Vec::new(),
         overhead: UDP_HEADERS + frame,
         network: Arc::new(network),
-    })))
+    })));
 }
 
 impl Hosts {

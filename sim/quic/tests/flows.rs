@@ -23,8 +23,7 @@ fn quic(controller: &str) -> Value {
 fn world(spec: &NetworkSpec) -> World {
     let preset = Preset::astraea(Nanos::from_millis(30));
     let mut world = World::with_agents(spec, &Policies::new(), Nanos::from_millis(100), &preset).unwrap();
-    let hosts = orbitcc_quic::invite(spec, &world).unwrap();
-    world.host(hosts);
+    orbitcc_quic::host(spec, &mut world);
     world
 }
 

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 
 use crate::flow::Life;
 use crate::pool::PacketId;
-use crate::spec::{NetworkSpec, SpecError};
 use crate::tcp::sender::kernel_reading::FlowReading;
 use crate::time::Nanos;
 use crate::traffic::Action;
@@ -44,9 +43,6 @@ pub trait Guests: Send {
     fn read(&mut self, flow: usize, reading: &mut FlowReading);
 }
 
-/// How a world with such flows gets their hosts.
-pub type Invite = dyn Fn(&NetworkSpec, &World) -> Result<Arc<Mutex<dyn Guests>>, SpecError> + Send + Sync;
-
 /// The hosts, and what they have not been told yet. Copies of the world would share them.
 #[derive(Clone)]
 pub(crate) struct Guesthouse {
@@ -67,7 +63,9 @@ impl World {
     }
 
     pub(super) fn call_guest(&mut self, flow: usize, call: Call) {
-        if let Some(guests) = &mut self.guests {
+        if let Some(guests) = &mut self.guests
+            && self.flows[flow].hosted
+        {
             guests.calls.push_back((flow, call));
         }
     }
@@ -112,6 +110,10 @@ impl World {
             if self.flows[i].hosted && self.flows[i].life == Life::Active {
                 hosts.read(i, &mut reading);
                 self.take_in_flow(i, &reading);
+                let acks = &reading.acks;
+                if let Some(mean) = acks.rtt_sum_us.checked_div(u64::from(acks.rtt_samples)) {
+                    self.flows[i].sender.last_rtt_us = Some(mean as u32);
+                }
             }
         }
     }

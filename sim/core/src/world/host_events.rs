@@ -67,9 +67,7 @@ impl World {
             self.destinations[flow.destination].remember(self.now, &sender.conn, sender.rtt.backoff);
         }
         flow.traffic.stop();
-        if flow.hosted {
-            self.call_guest(i, Call::End);
-        }
+        self.call_guest(i, Call::End);
         let flow = &mut self.flows[i];
         if let Some(agent) = &mut flow.agent {
             agent.next_decision = Nanos::MAX;

@@ -41,8 +41,9 @@ pub(crate) struct KernelHosts {
     overruns: u64,
 }
 
-/// How a new world gets its hosts.
-pub type Connect = dyn Fn(&NetworkSpec, &World) -> Result<Arc<Mutex<dyn Hosts>>, SpecError> + Send + Sync;
+/// Gives a new world the hosts that are not the simulator's: real ones ([`World::follow`]), or those of another stack
+/// ([`World::host`]).
+pub type Connect = dyn Fn(&NetworkSpec, &mut World) -> Result<(), SpecError> + Send + Sync;
 
 impl World {
     /// From now on the flows of this world, which has not begun, are those of `hosts`.

@@ -184,6 +184,7 @@ impl World {
             };
             let mss = u64::from(flow.sender.conn.mss);
             let conn = &flow.sender.conn;
+            let told = |x: f64| if flow.hosted { f64::NAN } else { x };
             let ssthresh = if conn.ssthresh >= SSTHRESH_INFINITE { f64::INFINITY } else { f64::from(conn.ssthresh) };
             let pacing = flow.sender.pacing_rate() as f64 * 8e-6;
             let row = [
@@ -195,10 +196,10 @@ impl World {
                 mean(levels[1]),
                 mean(levels[2]),
                 level(f64::from(conn.cwnd)),
-                level(ssthresh),
+                told(level(ssthresh)),
                 mean(levels[3]),
                 level(pacing),
-                (mark.retransmitted - p.retransmitted) as f64,
+                told((mark.retransmitted - p.retransmitted) as f64),
                 (mark.lost - p.lost) as f64,
                 (mark.sent - p.sent) as f64,
                 flow.handovers.count(r.row_start, now) as f64,

@@ -9,6 +9,8 @@ use super::World;
 pub struct FlowTotals {
     pub name: String,
     pub controller: String,
+    /// Its hosts are another stack's, which does not tell packets that were sent again, probes, and marks reported to it.
+    pub hosted: bool,
     pub start_s: f64,
     /// When it left or was done; None while active.
     pub stop_s: Option<f64>,
@@ -66,6 +68,7 @@ impl World {
                 let mut totals = FlowTotals {
                     name: flow.name.clone(),
                     controller: flow.controller.clone(),
+                    hosted: flow.hosted,
                     start_s: flow.start.secs_f64(),
                     stop_s: flow.ended_at().map(|t| t.secs_f64()),
                     finished_s: (flow.life == Life::Finished).then(|| flow.ended_at().expect("ended").secs_f64()),
