@@ -30,7 +30,9 @@ pub fn spec_error(error: SpecError) -> PyErr {
 pub fn only_simulated(world: &World) -> PyResult<()> {
     match (world.has_kernel_hosts(), world.has_guests()) {
         (true, _) => Err(value_error("an emulated network cannot be copied, because its hosts are real")),
-        (_, true) => Err(value_error("a network with flows of QUIC cannot be copied: quinn's connections have no copies")),
+        (_, true) => {
+            Err(value_error("a network with flows of QUIC cannot be copied: quinn's connections have no copies"))
+        }
         _ => Ok(()),
     }
 }

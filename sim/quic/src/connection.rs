@@ -11,6 +11,7 @@ use orbitcc_core::tcp::acks::Acks;
 use orbitcc_core::tcp::sender::kernel_reading::FlowReading;
 use orbitcc_core::tcp::sender::{Sender, SenderCounters};
 use orbitcc_core::time::Nanos;
+use quinn_proto::coding::Codec;
 use quinn_proto::congestion::{BbrConfig, ControllerFactory, CubicConfig, NewRenoConfig};
 use quinn_proto::{
     AckFrequencyConfig, ClientConfig, ConnectionEvent, ConnectionHandle, ConnectionId, ConnectionIdGenerator,
@@ -60,11 +61,19 @@ impl TimeSource for Epoch {
 
 /// One host.
 struct Side {
+    /// Something has happened to it since it was served.
+    stirred: bool,
+    /// When its next timer goes off.
+    timer: Nanos,
     endpoint: Endpoint,
     connection: Option<(ConnectionHandle, quinn_proto::Connection)>,
 }
 
 impl Side {
+    fn new(endpoint: Endpoint) -> Side {
+        Side { stirred: true, timer: Nanos::MAX, endpoint, connection: None }
+    }
+
     fn deliver(&mut self, event: ConnectionEvent) {
         if let Some((_, connection)) = &mut self.connection {
             connection.handle_event(event);
@@ -81,9 +90,9 @@ impl Side {
         }
     }
 
-    fn timer(&mut self, zero: Instant) -> Nanos {
+    fn find_timer(&mut self, zero: Instant) {
         let at = self.connection.as_mut().and_then(|(_, connection)| connection.poll_timeout());
-        at.map_or(Nanos::MAX, |at| Nanos(at.saturating_duration_since(zero).as_nanos() as u64))
+        self.timer = at.map_or(Nanos::MAX, |at| Nanos(at.saturating_duration_since(zero).as_nanos() as u64));
     }
 }
 
@@ -122,8 +131,10 @@ fn varint(value: u64) -> VarInt {
 fn remembered(quic: &QuicSpec) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (id, value) in [(4, quic.connection_window), (7, quic.stream_window), (9, 100)] {
-        bytes.extend([id, 8]);
-        bytes.extend((value | 0b11 << 62).to_be_bytes());
+        let mut encoded = Vec::new();
+        varint(value).encode(&mut encoded);
+        bytes.extend([id, encoded.len() as u8]);
+        bytes.extend(encoded);
     }
     bytes
 }
@@ -204,7 +215,7 @@ impl Connection {
         client
             .initial_dst_cid_provider(Arc::new(move || destination))
             .transport_config(Arc::new(transport(&quic, Arc::new(Watching { theirs, ledger: ledger.clone() }))));
-        let mut client_side = Side { endpoint: first, connection: None };
+        let mut client_side = Side::new(first);
         let connected = client_side.endpoint.connect(now, client, SocketAddr::from(SERVER), "server");
         client_side.connection = Some(connected.expect("a valid configuration"));
         let (offered, finishes) = match spec.traffic {
@@ -216,7 +227,7 @@ impl Connection {
             zero,
             quic,
             client: client_side,
-            server: Side { endpoint: endpoint(Some(Arc::new(server))), connection: None },
+            server: Side::new(endpoint(Some(Arc::new(server)))),
             ledger,
             stream: None,
             offered,
@@ -238,9 +249,15 @@ impl Connection {
         u64::from(self.quic.payload())
     }
 
+    /// The application offers what fits into one packet: quinn leaves room for a length that it does not fill.
+    pub fn offer_packet(&mut self) {
+        self.offer(self.segment() - 12);
+    }
+
     /// The application offers more.
     pub fn offer(&mut self, bytes: u64) {
         self.offered = self.offered.saturating_add(bytes);
+        self.client.stirred = true;
     }
 
     /// What the stream has taken is all there is.
@@ -250,6 +267,7 @@ impl Connection {
 
     pub fn set_window(&mut self, now: Nanos, cwnd: u32, pacing: Option<u64>) {
         self.ledger.lock().expect("a ledger does not panic").set_window(now, cwnd, pacing);
+        self.client.stirred = true;
     }
 
     pub fn fall_silent(&mut self) {
@@ -272,6 +290,7 @@ impl Connection {
         }
         self.marked += u64::from(to_server && ecn == 3);
         let (side, from) = if to_server { (&mut self.server, CLIENT) } else { (&mut self.client, SERVER) };
+        side.stirred = true;
         let ecn = if self.quic.ecn { EcnCodepoint::from_bits(ecn) } else { None };
         self.buffer.clear();
         match side.endpoint.handle(now, SocketAddr::from(from), None, ecn, bytes, &mut self.buffer) {
@@ -284,14 +303,17 @@ impl Connection {
         }
     }
 
-    pub fn on_timer(&mut self, now: Instant) {
+    /// Serve what is due.
+    pub fn on_timer(&mut self, now: Nanos, at: Instant) {
         for side in [&mut self.client, &mut self.server] {
             if let Some((_, connection)) = &mut side.connection
-                && connection.poll_timeout().is_some_and(|at| at <= now)
+                && side.timer <= now
             {
-                connection.handle_timeout(now);
+                connection.handle_timeout(at);
+                side.stirred = true;
             }
         }
+        self.client.stirred |= self.next_departure <= now;
     }
 
     /// Do everything that can be done now; packets go to `send`: is it for the server, its ECN field, its bytes.
@@ -300,12 +322,18 @@ impl Connection {
             self.timer = Nanos::MAX;
             return;
         }
-        self.client.settle();
-        self.server.settle();
-        self.write();
-        self.read_stream();
         let pacing = self.ledger.lock().expect("a ledger does not panic").pacing_rate();
         for to_server in [true, false] {
+            let side = if to_server { &mut self.client } else { &mut self.server };
+            if !std::mem::take(&mut side.stirred) {
+                continue;
+            }
+            side.settle();
+            if to_server {
+                self.write()
+            } else {
+                self.read_stream()
+            }
             let side = if to_server { &mut self.client } else { &mut self.server };
             let Some((_, connection)) = &mut side.connection else { continue };
             while !to_server || pacing == 0 || self.next_departure <= now {
@@ -319,10 +347,10 @@ impl Connection {
                 send(to_server, ecn, &self.buffer[..transmit.size]);
             }
             side.settle();
+            side.find_timer(self.zero);
         }
         let held_back = if pacing > 0 && self.next_departure > now { self.next_departure } else { Nanos::MAX };
-        let timer = self.client.timer(self.zero).min(self.server.timer(self.zero));
-        self.timer = timer.max(now).min(held_back);
+        self.timer = self.client.timer.min(self.server.timer).max(now).min(held_back);
     }
 
     /// The client's application: hand over what is offered and fits.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use quinn_proto::crypto::{
-    AeadKey, ClientConfig, CryptoError, ExportKeyingMaterialError, HandshakeTokenKey, HeaderKey, HmacKey, KeyPair, Keys,
-    PacketKey, ServerConfig, Session, UnsupportedVersion,
+    AeadKey, ClientConfig, CryptoError, ExportKeyingMaterialError, HandshakeTokenKey, HeaderKey, HmacKey, KeyPair,
+    Keys, PacketKey, ServerConfig, Session, UnsupportedVersion,
 };
 use quinn_proto::transport_parameters::TransportParameters;
 use quinn_proto::{ConnectError, ConnectionId, Side, TransportError};
@@ -95,7 +95,10 @@ fn pair<T: ?Sized>(one: impl Fn() -> Box<T>) -> KeyPair<Box<T>> {
 }
 
 fn keys() -> Keys {
-    Keys { header: pair(|| Box::new(Plain) as Box<dyn HeaderKey>), packet: pair(|| Box::new(Plain) as Box<dyn PacketKey>) }
+    Keys {
+        header: pair(|| Box::new(Plain) as Box<dyn HeaderKey>),
+        packet: pair(|| Box::new(Plain) as Box<dyn PacketKey>),
+    }
 }
 
 /// One side's part in the handshake of TLS 1.3: ClientHello; ServerHello, and the rest of the server's flight; Finished.
@@ -128,7 +131,9 @@ impl Handshake {
     /// The next step of its own: after how many messages of the peer, what it says, and whether it has new keys then.
     fn step(&self) -> Option<(usize, Option<Message>, bool)> {
         let steps: &[_] = match self.side {
-            Side::Client => &[(0, Some((CLIENT_HELLO, true)), false), (1, None, true), (2, Some((FINISHED, false)), true)],
+            Side::Client => {
+                &[(0, Some((CLIENT_HELLO, true)), false), (1, None, true), (2, Some((FINISHED, false)), true)]
+            }
             Side::Server => &[(1, Some((SERVER_HELLO, false)), true), (1, Some((CERTIFICATE + FINISHED, true)), true)],
         };
         steps.get(self.done).copied()
@@ -227,7 +232,8 @@ impl Config {
     fn session(&self, side: Side, parameters: &TransportParameters) -> Box<dyn Session> {
         let mut own = Vec::new();
         parameters.write(&mut own);
-        let peer = self.known.as_ref().and_then(|known| TransportParameters::read(side, &mut &known[..]).ok());
+        let remembered = self.known.as_ref().filter(|_| side == Side::Client);
+        let peer = remembered.map(|known| TransportParameters::read(side, &mut &known[..]).expect("our own"));
         let early = self.known.is_some();
         Box::new(Handshake { side, understood: 0, done: 0, heard: Vec::new(), own, peer, early })
     }

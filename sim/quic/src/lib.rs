@@ -113,7 +113,7 @@ impl Guests for Hosts {
         let Some(connection) = &mut self.connections[flow] else { return };
         match call {
             Call::Start | Call::Traffic(Action::Nothing | Action::Probe) => {}
-            Call::Traffic(Action::Write) => connection.offer(connection.segment()),
+            Call::Traffic(Action::Write) => connection.offer_packet(),
             Call::Traffic(Action::Object(bytes)) => {
                 connection.offer(bytes.div_ceil(connection.segment()) * connection.segment());
             }
@@ -145,7 +145,7 @@ impl Guests for Hosts {
         {
             let instant = self.zero + Duration::from_nanos(world.now().0);
             if let Some(connection) = &mut self.connections[flow] {
-                connection.on_timer(instant);
+                connection.on_timer(world.now(), instant);
             }
             self.drive(world, flow);
         }

@@ -3,8 +3,8 @@
 use crate::spec::{ControllerSpec, EcnMode, Kernel, SsthreshCache, TcpSpec};
 
 use super::{
-    Controller, EcnUse, Params, Subscription, agent, bbr, c4, careful_resume, copa, cubic, dctcp, hybla, illinois, leocc, prague, reno,
-    satcp, vegas, vivace, westwood,
+    Controller, EcnUse, Params, Subscription, agent, bbr, c4, careful_resume, copa, cubic, dctcp, hybla, illinois,
+    leocc, prague, reno, satcp, vegas, vivace, westwood,
 };
 
 /// One line of the registry.

@@ -62,11 +62,7 @@ fn outcome(observation: &Arc<Observation>, action: &Action, reward: Option<&Rewa
 }
 
 /// The first statistic that these functions depend on and QUIC's hosts do not have.
-pub fn not_in_quic(
-    observation: &Arc<Observation>,
-    action: &Action,
-    reward: Option<&Reward>,
-) -> Option<&'static str> {
+pub fn not_in_quic(observation: &Arc<Observation>, action: &Action, reward: Option<&Reward>) -> Option<&'static str> {
     let usual = outcome(observation, action, reward, None);
     NOT_IN_QUIC.into_iter().find(|name| {
         let field = STATISTICS.iter().position(|statistic| statistic.name == *name);

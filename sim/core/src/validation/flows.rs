@@ -67,7 +67,11 @@ impl NetworkSpec {
         let name = flow.controller.name.as_str();
         let Some(quic) = flow.quic else {
             let allowed = "a controller of TCP; those of quinn are for flows with transport quic";
-            return if name.starts_with(cc::QUINN) { fail(format!("flows[{i}].controller"), name, allowed) } else { Ok(()) };
+            return if name.starts_with(cc::QUINN) {
+                fail(format!("flows[{i}].controller"), name, allowed)
+            } else {
+                Ok(())
+            };
         };
         within(format_args!("flows[{i}].quic.mtu"), u32::from(quic.mtu), 1_200, 9_000)?;
         within(format_args!("flows[{i}].quic.ack_every"), quic.ack_every, 0, 1_000)?;
@@ -79,7 +83,11 @@ impl NetworkSpec {
             ("send_window", quic.send_window),
         ] {
             if !(least..1 << 62).contains(&bytes) {
-                return fail(format!("flows[{i}].quic.{field}"), bytes, &format!("must lie in {least} .. 2^62 - 1 bytes"));
+                return fail(
+                    format!("flows[{i}].quic.{field}"),
+                    bytes,
+                    &format!("must lie in {least} .. 2^62 - 1 bytes"),
+                );
             }
         }
         let proxied = |f: &FlowSpec| f.relays.is_some_and(|relay| relay.from == i);

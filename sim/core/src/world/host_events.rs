@@ -8,8 +8,8 @@ use crate::time::Nanos;
 use crate::traffic::Action;
 
 use super::World;
-use super::guests::Call;
 use super::decisions::next_on_grid;
+use super::guests::Call;
 
 impl World {
     pub(crate) fn start_flow(&mut self, i: usize) {
