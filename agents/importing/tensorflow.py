@@ -1,7 +1,8 @@
 """Reads the variables of a TensorFlow 1 checkpoint (PREFIX.index, PREFIX.data-00000-of-00001) without TensorFlow.
 
 The index is a LevelDB table from the name of a variable to a BundleEntryProto, with the header under the empty name;
-the data file holds the raw values (tensorflow/core/util/tensor_bundle, tensorflow/core/lib/io/format.cc).
+the data file holds the raw values (tensorflow/core/util/tensor_bundle, tensorflow/core/lib/io/format.cc). Each block of
+the index and each variable has a checksum (tensorflow/core/lib/hash/crc32c.h).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from orbitcc.agents.importing.crc32c import masked_crc32c
 from orbitcc.common.errors import FileError, NoSuchFileError
 from orbitcc.common.files import MB, MOST_TABLE, read_bytes
 
@@ -59,13 +61,15 @@ def _variables(index: bytes, data: memoryview) -> Iterator[tuple[str, NDArray[np
     *_, magic = struct.unpack("<Q", index[-8:])
     if magic != MAGIC:
         raise ValueError("no table of LevelDB")
-    footer = index[-FOOTER:]
-    _, at = _varint(footer, 0)  # offset and size of the meta index, which bundles leave empty
-    _, at = _varint(footer, at)
-    end = 0
+    footer = index[-FOOTER:-8]
+    *meta, at = _handle(footer, 0)  # the meta index, which bundles leave empty
+    *table, at = _handle(footer, at)
+    if any(footer[at:]) or any(_block(index, *meta)):
+        raise ValueError("a footer that TensorFlow does not write")
+    end = taken = 0
     before: bytes | None = None
-    for _, handle in _block(index, *_handle(footer[at:])):
-        offset, size = _handle(handle)
+    for _, handle in _block(index, *table):
+        offset, size, _ = _handle(handle, 0)
         if offset < end:  # each is read once
             raise ValueError("blocks that overlap")
         end = offset + size
@@ -84,19 +88,27 @@ def _variables(index: bytes, data: memoryview) -> Iterator[tuple[str, NDArray[np
             start, size = entry.get(4, [0])[0], entry.get(5, [0])[0]
             if start + size > len(data):
                 raise ValueError(f"the data file ends before {name.decode()}")
+            taken += size
+            if taken > len(data):  # each byte has one checksum
+                raise ValueError("variables that overlap")
+            if [masked_crc32c(data[start : start + size])] != [int.from_bytes(x, "little") for x in entry.get(6, [])]:
+                raise ValueError(f"the checksum of the variable {name.decode()} does not fit")
             yield name.decode(), np.frombuffer(data[start : start + size], dtype).reshape(dims)
 
 
-def _handle(data: bytes) -> tuple[int, int]:
-    """Offset and size of a block."""
-    offset, at = _varint(data, 0)
-    return offset, _varint(data, at)[0]
+def _handle(data: bytes, at: int) -> tuple[int, int, int]:
+    """Offset and size of a block, and the position after them."""
+    offset, at = _varint(data, at)
+    return offset, *_varint(data, at)
 
 
 def _block(table: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
     """Keys and values of a block; each key shares a prefix with the one before."""
     block = table[offset : offset + size]
-    if table[offset + size] != 0:
+    kind, checksum = struct.unpack_from("<BI", table, offset + size)
+    if masked_crc32c(table[offset : offset + size + 1]) != checksum:
+        raise ValueError(f"the checksum of the block at byte {offset} of the index does not fit")
+    if kind != 0:
         raise ValueError("compressed")
     restarts = struct.unpack("<I", block[-4:])[0]
     end, at, key = size - 4 * (restarts + 1), 0, b""
@@ -132,6 +144,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     """A number of seven bits per byte, and the position after it."""
     value = 0
     for k in range(MOST_VARINT):
+        if k and not data[at + k]:
+            raise ValueError("a number with an idle byte")
         value |= (data[at + k] & 0x7F) << 7 * k
         if data[at + k] < 0x80:
             return value, at + k + 1

@@ -12,6 +12,7 @@ import pytest
 
 from orbitcc.agents import checkpoint
 from orbitcc.agents.importing.actors import import_policy, largest_difference, layout
+from orbitcc.agents.importing.crc32c import MASK, masked_crc32c
 from orbitcc.agents.importing.tensorflow import read_bundle
 from orbitcc.common.errors import OrbitccError
 from orbitcc.eval import contenders
@@ -45,13 +46,24 @@ def block(entries):
     return out + struct.pack("<II", 0, 1)
 
 
+def sealed(made):
+    """A block in the file: not compressed, with its checksum."""
+    return made + b"\0" + struct.pack("<I", masked_crc32c(made + b"\0"))
+
+
+def footer(*places):
+    """The end of an index: offset and size of the meta index and of the index."""
+    return b"".join(map(varint, places)).ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
+
+
 def entry(offset, value):
-    """A BundleEntryProto: dtype, shape, offset, size and checksum, which readers may ignore."""
+    """A BundleEntryProto: dtype, shape, offset, size and checksum."""
     dims = b"".join(b"\x12" + varint(len(d)) + d for d in (b"\x08" + varint(n) for n in value.shape))
     dtype = {"float32": 1, "int64": 9}[value.dtype.name]
     return (
         b"\x08" + varint(dtype) + b"\x12" + varint(len(dims)) + dims
-        + b"\x20" + varint(offset) + b"\x28" + varint(value.nbytes) + b"\x35" + bytes(4)
+        + b"\x20" + varint(offset) + b"\x28" + varint(value.nbytes)
+        + b"\x35" + struct.pack("<I", masked_crc32c(value.tobytes()))
     )  # fmt: skip
 
 
@@ -67,12 +79,12 @@ def write_bundle(folder, variables):
     for part in (entries[:half], entries[half:]):
         made = block(part)
         handles.append((part[-1][0], varint(len(table)) + varint(len(made))))
-        table += made + bytes(5)
+        table += sealed(made)
     places = []
     for made in (block([]), block(handles)):  # the meta index, and the index
-        places.append(varint(len(table)) + varint(len(made)))
-        table += made + bytes(5)
-    table += b"".join(places).ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
+        places += [len(table), len(made)]
+        table += sealed(made)
+    table += footer(*places)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.index").write_bytes(table)
     (folder / "model.data-00000-of-00001").write_bytes(data)
@@ -196,6 +208,48 @@ def test_damaged_files_are_refused_and_nothing_is_written(damage, said, tmp_path
     assert not (tmp_path / "mine").exists()
 
 
+def masked(crc):
+    return ((crc >> 15 | crc << 17) + MASK) & 0xFFFFFFFF
+
+
+@pytest.mark.parametrize(
+    ("data", "crc"),
+    [  # RFC 3720, B.4; the check value of CRC-32C; no bytes
+        (bytes(32), 0x8A9136AA), (b"\xff" * 32, 0x62A8AB43), (bytes(range(32)), 0x46DD794E),
+        (bytes(reversed(range(32))), 0x113FDB5C), (b"123456789", 0xE3069283), (b"", 0),
+    ],
+)  # fmt: skip
+def test_checksums_are_those_of_rfc_3720(data, crc):
+    assert masked_crc32c(data) == masked(crc)
+
+
+@pytest.mark.parametrize("length", [1, 3, 65_536, 65_537, 150_000])
+def test_checksums_of_long_data_are_those_of_bit_after_bit(length):
+    data, crc = np.random.default_rng(length).bytes(length), 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ 0x82F63B78 * (crc & 1)
+    assert masked_crc32c(data) == masked(crc ^ 0xFFFFFFFF)
+
+
+def test_every_flipped_bit_is_refused(tmp_path):
+    folder = write_bundle(tmp_path, {"a/kernel": np.ones((2, 3), np.float32), "b": np.arange(2)})
+    for name, said in (
+        ("model.index", "damaged"),
+        ("model.data-00000-of-00001", "checksum of the variable (a/kernel|b) "),
+    ):
+        whole = (folder / name).read_bytes()
+        for bit in range(8 * len(whole)):
+            flipped = bytearray(whole)
+            flipped[bit // 8] ^= 1 << bit % 8
+            (folder / name).write_bytes(flipped)
+            with pytest.raises(OrbitccError, match=said):
+                read_bundle(folder)
+        (folder / name).write_bytes(whole)
+    assert read_bundle(folder).keys() == {"a/kernel", "b"}
+
+
 @pytest.mark.parametrize(
     ("name", "change", "said"),
     [
@@ -239,10 +293,17 @@ def _overlapping():
     """8,000 handles to one block of 100 kB."""
     made = block([(f"{k:06}".encode(), b"") for k in range(10_000)])
     handles = block([(f"{k:06}".encode(), varint(0) + varint(len(made))) for k in range(8_000)])
-    return made + bytes(5) + handles, len(made) + 5
+    return sealed(made) + handles, len(made) + 5
+
+
+def _many():
+    """5,000 variables of the same kB."""
+    value = entry(0, np.zeros(250, np.float32))
+    return block([(f"{k:06}".encode(), value) for k in range(5_000)]), None
 
 
 HOSTILE = {
+    "variables that overlap": _many,
     "blocks that overlap": _overlapping,
     "more than 10 bytes": lambda: (block([(b"a", b"\x08" + b"\xff" * 400_000)]), None),
     "more than 1,000 bytes": lambda: (block([(b"a" * k, b"") for k in range(1, 2_000)]), None),
@@ -255,13 +316,14 @@ HOSTILE = {
 def test_a_hostile_index_is_refused_at_once(tmp_path, reason):
     table, at = HOSTILE[reason]()
     if at is None:  # the block is one of data
-        at, size = len(table), len(table)
+        size = len(table)
+        table, at = sealed(table), size + 5
         table += block([(b"z", varint(0) + varint(size))])
     size = len(table) - at
-    footer = varint(0) + varint(0) + varint(at) + varint(size)
-    table += bytes(5) + footer.ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
+    table, meta = table[:at] + sealed(table[at:]), block([])
+    table += sealed(meta) + footer(len(table), len(meta), at, size)
     (tmp_path / "model.index").write_bytes(table)
-    (tmp_path / "model.data-00000-of-00001").write_bytes(b"")
+    (tmp_path / "model.data-00000-of-00001").write_bytes(bytes(1000))
     began = time.process_time()
     with pytest.raises(OrbitccError, match=reason):
         read_bundle(tmp_path)
