@@ -29,6 +29,7 @@ from orbitcc.common import provenance
 from orbitcc.common.errors import OrbitccError, StateError
 from orbitcc.common.extras import installing
 from orbitcc.common.files import MOST_TABLE, read_bytes
+from orbitcc.common.names import plain
 
 AUTO, LOCAL = "auto", "local"
 """Addresses: the running cluster, or a local one where none runs; always a local one."""
@@ -45,6 +46,8 @@ BATCHES, WAIT_S = 8, 0.1
 ANSWER_S = 10.0
 """So long may a cluster take to answer before it is joined."""
 LOOPBACK = "127.0.0.1"
+OF_A_DRIVER = "orbitray-"
+"""Temporary folders of local Rays begin with this: short, because names of sockets have at most 107 bytes."""
 LOOK_EVERY_S = 1.0
 """Seconds between two looks at the size of the cluster, which may grow."""
 
@@ -80,7 +83,17 @@ def find(address: str) -> str:
         address = os.environ.get("RAY_ADDRESS") or AUTO
         if address == AUTO:  # what `ray start` has left, perhaps of a cluster that was killed
             left = find_bootstrap_address(None)
-            return left if left and not _silent(left) else LOCAL
+            if not left:
+                return LOCAL
+            file = importlib.import_module("ray._common.utils").get_ray_address_file(None)
+            if why := _silent(left):
+                said = f"ray: nothing answers at {left}, the address in {file} ({why}): this machine alone is used"
+                print(plain(said), file=sys.stderr)
+                return LOCAL
+            if why := _unusable(left):  # perhaps a busy cluster: not replaced by this machine alone without being asked
+                allowed = f"a Ray cluster that runs, or --ray local; `ray stop` removes the entry ({why})"
+                raise OrbitccError("ray", f"{left} (from {file})", allowed)
+            return left
     if address != LOCAL and (why := _silent(address) or _unusable(address)):
         raise OrbitccError("ray", address, f"HOST:PORT of a running Ray cluster, auto or local ({why})")
     return address
@@ -153,6 +166,19 @@ def _keep_to_this_machine() -> None:
             setup.AuthenticationTokenLoader.instance().reset_cache()
 
 
+@cache
+def _private_folder() -> Path:
+    """A folder of this user alone for Ray, which lets every user write into its own; removed when this process ends."""
+    from orbitcc.agents.runs.folders import temporary
+
+    stack = ExitStack()
+    atexit.register(stack.close)
+    home = importlib.import_module("ray._common.utils").get_default_system_temp_dir()
+    folder = stack.enter_context(temporary(Path(home), OF_A_DRIVER))
+    stack.callback(ray_module().shutdown)
+    return folder
+
+
 def start(address: str = LOCAL, cpus: int | None = None) -> bool:
     """Start Ray on this machine, or join the cluster at an address of :func:`find`.
 
@@ -165,7 +191,7 @@ def start(address: str = LOCAL, cpus: int | None = None) -> bool:
     arguments: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": logging.ERROR}
     if address == LOCAL:
         _keep_to_this_machine()
-        arguments |= {"include_dashboard": False, "num_cpus": cpus}
+        arguments |= {"include_dashboard": False, "num_cpus": cpus, "_temp_dir": str(_private_folder() / "r")}
     elif wheel := os.environ.get(WHEEL):
         if not Path(wheel).is_file():
             raise OrbitccError(WHEEL, wheel, "the path of a wheel of OrbitCC (`make dist` makes one)")

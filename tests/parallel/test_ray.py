@@ -59,10 +59,21 @@ def test_an_address_where_no_ray_answers_is_refused_within_seconds(monkeypatch):
             cluster.find(address)
 
 
-def test_the_entry_of_a_cluster_that_was_killed_is_not_followed(ray_folder, monkeypatch):
-    (ray_folder / "ray").mkdir()
-    (ray_folder / "ray" / "ray_current_cluster").write_text("127.0.0.1:1")
+def test_the_entry_of_a_cluster_that_was_killed_is_not_followed(ray_folder, monkeypatch, capsys):
     assert cluster.find("auto") == cluster.LOCAL
+    assert capsys.readouterr().err == ""
+    (ray_folder / "ray").mkdir()
+    entry = ray_folder / "ray" / "ray_current_cluster"
+    entry.write_text("127.0.0.1:1")
+    assert cluster.find("auto") == cluster.LOCAL
+    said = rf"ray: nothing answers at 127.0.0.1:1, the address in {entry} \(.*\): this machine alone is used\n"
+    assert re.fullmatch(said, capsys.readouterr().err)
+    monkeypatch.setattr(cluster, "ANSWER_S", 2.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:  # something else, or a cluster that is busy
+        entry.write_text(f"127.0.0.1:{server.getsockname()[1]}")
+        with pytest.raises(OrbitccError, match=rf"from {entry}\).*--ray local; `ray stop` removes the entry") as caught:
+            cluster.find("auto")
+    assert "\n" not in str(caught.value)
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # this one was named
     with pytest.raises(OrbitccError, match="127.0.0.1:1"):
         cluster.find("auto")

@@ -90,6 +90,16 @@ def test_nothing_listens_beyond_this_machine_and_a_token_is_asked_for(first, ray
             assert stranger.returncode != 0
             assert "127.0.0.1" not in stranger.stdout
         running.communicate("\n", timeout=60)
+    assert not list(ray_folder.glob("orbitray-*"))
+
+
+def test_no_other_user_can_enter_the_folder_of_a_session(local_ray):
+    from ray._private.worker import _global_node
+
+    session = Path(_global_node.get_session_dir_path())
+    private = session.parents[1]
+    assert private.stat().st_mode & 0o777 == 0o700
+    assert (private.stat().st_uid, private.parent) == (os.getuid(), Path(os.environ["RAY_TMPDIR"]))
 
 
 def test_tasks_give_their_results_in_order_and_raise_their_errors(local_ray):
