@@ -271,19 +271,20 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise FileContentError("file", str(path), f"TOML text ({error})") from None
 
 
-_MOST_PARTS, _MOST_LEVELS = 1_000, 100
-_LONG_KEY = re.compile(rf"""(?<![\w"'.-])[\w"'-]++(?:[ \t]*+\.[ \t]*+[\w"'-]++){{{_MOST_PARTS}}}""")
+MOST_LEVELS = 100
+"""Parts of a dotted key, and levels of arrays and tables."""
+_LONG_KEY = re.compile(rf"""(?<![\w"'.-])[\w"'-]++(?:[ \t]*+\.[ \t]*+[\w"'-]++){{{MOST_LEVELS}}}""")
 
 
 def parse_toml(text: str) -> dict[str, Any]:
     """The content of TOML text; ValueError when it is not TOML, or so large that reading it would take long.
 
-    Allowed: 4 MB, keys of 1,000 parts, 100 levels of arrays and tables, integers of 64 bits (TOML 1.0).
+    Allowed: 4 MB, keys of 100 parts, 100 levels of arrays and tables, integers of 64 bits (TOML 1.0).
     """
     if len(text) > MOST_TEXT:
         raise ValueError(f"{len(text) / MB:.1f} MB; at most {MOST_TEXT / MB:g} MB are allowed")
     if _LONG_KEY.search(text):
-        raise ValueError(f"a key of more than {_MOST_PARTS:,} parts")
+        raise ValueError(f"a key of more than {MOST_LEVELS} parts")
     try:
         data = tomllib.loads(text)
     except RecursionError:
@@ -293,14 +294,14 @@ def parse_toml(text: str) -> dict[str, Any]:
     except ValueError:  # Python's own limit of 4,300 digits
         raise ValueError("an integer has thousands of digits") from None
     level: list[Any] = [data]
-    for _ in range(_MOST_LEVELS):
+    for _ in range(MOST_LEVELS):
         values = [v for item in level for v in (item.values() if isinstance(item, dict) else item)]
         if any(isinstance(v, int) and not -(2**63) <= v < 2**63 for v in values):
             raise ValueError("an integer does not fit into 64 bits")
         level = [v for v in values if isinstance(v, dict | list)]
         if not level:
             return data
-    raise ValueError(f"arrays or tables are nested deeper than {_MOST_LEVELS} levels")
+    raise ValueError(f"arrays or tables are nested deeper than {MOST_LEVELS} levels")
 
 
 def toml_text(data: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -33,6 +34,15 @@ class Contender:
     def key(self) -> str:
         """Identifies the contender in stored results; a policy is identified by its weights."""
         return f"{self.label.split(' ')[0]}#{self.digest}" if self.digest else spec_text(self.controller, self.params)
+
+    @property
+    def design(self) -> str:
+        """What it does: the same for `cubic` and `cubic:hystart=both`, the default. Of a policy, its key."""
+        if self.digest:
+            return self.key
+        params = controllers.check(self.controller, self.params)
+        hosts = {key: params.get(key) for key in controllers.HOST_PARAMS}
+        return json.dumps([controllers.make(self.controller, params)[0], hosts], sort_keys=True)
 
     def take_all(self, scenario: Scenario) -> Scenario:
         """The scenario with every flow driven by this contender and named after it."""
@@ -127,9 +137,9 @@ def _as_trained(name_or_path: str) -> Contender:
 def line_up(controller_texts: Sequence[str], policies: Sequence[str]) -> list[Contender]:
     """The contenders of the results, with distinct labels. Raises OrbitccError for wrong or repeated ones."""
     found = [from_controller(text) for text in controller_texts] + [from_policy(text) for text in policies]
-    keys = [contender.key for contender in found]
+    designs = [contender.design for contender in found]
     for contender in found:
-        if keys.count(contender.key) > 1:
+        if designs.count(contender.design) > 1:
             raise OrbitccError("contenders", contender.label, "every controller and policy once")
     labels = [contender.label for contender in found]
     return [c if labels.count(c.label) == 1 else replace(c, label=f"{c.label} #{c.digest[:6]}") for c in found]

@@ -16,7 +16,7 @@ from orbitcc.agents.model_card import Gate, Layer, TrainingRange
 from orbitcc.agents.safety_filter import limits
 from orbitcc.common import code
 from orbitcc.common.errors import OrbitccError, UnknownNameError
-from orbitcc.common.files import read_toml
+from orbitcc.common.files import MOST_LEVELS, read_toml
 from orbitcc.envs import scenarios
 from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.description.model import Model, number
@@ -437,8 +437,8 @@ def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
 
 def _put(data: dict[str, Any], key: str, value: Any) -> None:
     *path, last = key.split(".")
-    if len(path) > 100:
-        raise OrbitccError("set", f"{key[:40]} ...", "a key of at most 100 parts")
+    if len(path) >= MOST_LEVELS:
+        raise OrbitccError("set", f"{key[:40]} ...", f"a key of at most {MOST_LEVELS} parts")
     node = data
     for part in path:
         node = node.setdefault(part, {})

@@ -83,7 +83,7 @@ def search(
     chosen = searching.Search(
         contender(target), contender(against), objective, space, trials, folder, seed
     )  # fmt: skip
-    if chosen.target.key == chosen.against.key:
+    if chosen.target.design == chosen.against.design:
         raise OrbitccError("--against", against, f"another controller than {target}")
     command = provenance.command_line()
     try:

@@ -17,6 +17,7 @@ from orbitcc.eval.runner import run_suite
 from orbitcc.eval.search import Search, run_search, save, space_of
 from orbitcc.eval.search.regret import regret
 from orbitcc.eval.search.search import _Shrink, told_apart
+from tests.commands.shell import called
 
 pytest.importorskip("optuna")
 
@@ -25,6 +26,14 @@ def search(tmp_path, target, objective="utilisation", against="cubic", scenario=
     return Search(
         from_controller(target), from_controller(against), objective, space_of(scenario), trials, Path(tmp_path)
     )
+
+
+def test_a_controller_is_not_searched_against_itself(tmp_path):
+    for target, against in (("cubic:hystart=both", "cubic"), ("cubic", "cubic:fast_convergence=on")):
+        done = called("search", target, "--against", against, "--out", str(tmp_path / "out"))
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"another controller than {target}" in done.stderr
+        assert not (tmp_path / "out").exists()
 
 
 def test_a_space_is_what_the_distribution_declares():

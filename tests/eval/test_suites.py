@@ -81,9 +81,20 @@ def test_wrong_controllers_are_refused(text):
         contenders.line_up([text], [])
 
 
-def test_a_repeated_contender_is_refused():
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("cubic", "cubic"), ("cubic", "cubic:hystart=both"), ("cubic:hystart_k=3", "cubic:kernel=network"),
+        ("cubic-nohystart", "cubic:hystart=off"), ("perigee", "perigee"),
+    ],
+)  # fmt: skip
+def test_a_repeated_contender_is_refused_however_it_is_spelt(one, other):
     with pytest.raises(OrbitccError, match="once"):
-        contenders.line_up(["cubic", "reno", "cubic"], [])
+        contenders.line_up([one, "reno", other], [])
+
+
+def test_parameters_of_the_host_make_another_design():
+    assert len(contenders.line_up(["cubic", "cubic:kernel=v6", "cubic:ecn=classic"], [])) == 3
 
 
 def test_an_unknown_agent_is_refused():
