@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from orbitcc.agents.runs.folders import settle
-from orbitcc.common.errors import FileError, OrbitccError
+from orbitcc.common.errors import FileContentError, FileError, OrbitccError
 from orbitcc.common.files import MB, MOST_TABLE, atomic_write_text, open_regular, parse_json, read_bytes
 from orbitcc.common.names import csv_text
 from orbitcc.eval.contenders import Contender, spec_text
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from orbitcc.eval.suites.base import Case, Point, Suite
 
 Row = dict[str, Any]
-"""One finished run: suite, scenario, point, seed, contender, controller, params, version, metrics, elapsed_s."""
+"""One finished run: suite, scenario, point, seed, contender, controller, params, version, metrics, elapsed_s; and series,
+the digest of the file with its time series, if one is kept."""
 
 Key = tuple[str, str, str, int]
 
@@ -125,12 +126,24 @@ class Results:
         return [case for case in self.suite.cases(self.profile, self.runs) if self.suite.shows(case)]
 
     def recordings(self, case: Case | None = None) -> dict[str, Recording]:
-        """Label -> recording of a case (default: the first that is shown), for those that are there."""
+        """Label -> recording of a case (default: the first that is shown), for those that are there.
+
+        Raises FileError for a file that is not as its run wrote it.
+        """
         from orbitcc.envs.backends.simulator import Recording
 
         case = case or next(iter(self.shown()), None)
-        paths = {} if case is None else {c.label: self.series_path(c, case) for c in self.contenders}
-        return {label: Recording.load(path) for label, path in paths.items() if path.exists()}
+        if case is None:
+            return {}
+        key, found = (case.digest, case.seed), {}
+        rows = {row["contender"]: row for row in self.rows if (row["scenario"], row["seed"]) == key}
+        for contender in self.contenders:
+            path = self.series_path(contender, case)
+            if path.exists():
+                if not has_series(path, rows.get(contender.key, {})):
+                    raise FileContentError("file", str(path), f"as the run of {RUNS} wrote it: --resume makes it again")
+                found[contender.label] = Recording.load(path)
+        return found
 
     def write_csv(self) -> Path:
         """The tidy table: one line per run, in the order of contenders and seeds, whatever order they finished in."""
@@ -155,6 +168,19 @@ def value_of(row: Row, metric: str) -> float:
 
 def key_of(row: Row) -> Key:
     return row["suite"], row["scenario"], row["contender"], row["seed"]
+
+
+def digest(series: bytes) -> str:
+    """16 hex digits of the content of a file with time series."""
+    return hashlib.sha256(series).hexdigest()[:16]
+
+
+def has_series(path: Path, row: Row) -> bool:
+    """Is the file with the time series of this run there, as it was written?"""
+    try:
+        return digest(read_bytes(path, MOST_TABLE)) == row.get("series")
+    except FileError:
+        return False
 
 
 def append(file: IO[bytes], row: Row) -> None:
@@ -196,6 +222,8 @@ def _checked(row: Any) -> Row:
             raise ValueError(f"{name} must be text")
     if not _is_a(row.get("seed"), int):
         raise ValueError("seed must be a whole number")
+    if not isinstance(row.get("series", ""), str):
+        raise ValueError("series must be text")
     if not _is_a(row.get("elapsed_s", 0.0), int | float):
         raise ValueError("elapsed_s must be a number")
     for name, (kinds, wanted) in _TABLES.items():

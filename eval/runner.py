@@ -61,7 +61,7 @@ def execute(task: Task) -> Made:
         "metrics": {name: None if value != value else value for name, value in values.items()},
         "elapsed_s": round(time.perf_counter() - began, 3),
     }
-    return row, series
+    return row if series is None else {**row, "series": store.digest(series)}, series
 
 
 def run_suite(
@@ -125,7 +125,12 @@ def run_suite(
             for row in known
             if row["version"] == results.version and row["point"] == points.get(key := store.key_of(row), row["point"])
         }
-        missing = [task for task in tasks if _key(task) not in finished or not _series_kept(task)]
+        missing = [
+            task
+            for task in tasks
+            if (row := finished.get(_key(task))) is None
+            or (task.series is not None and not store.has_series(task.series, row))
+        ]
         with Progress(suite.name, len(tasks), done=len(tasks) - len(missing), quiet=quiet) as progress:
             for _, (row, series) in apply(execute, missing, _name):
                 key = store.key_of(row)
@@ -141,19 +146,6 @@ def run_suite(
 
 def _key(task: Task) -> store.Key:
     return task.suite.name, task.case.digest, task.contender.key, task.case.seed
-
-
-def _series_kept(task: Task) -> bool:
-    """Is there nothing to keep, or a file that can be read?"""
-    if task.series is None:
-        return True
-    from orbitcc.envs.backends.simulator import Recording
-
-    try:
-        kept = Recording.load(task.series)
-    except OrbitccError:
-        return False
-    return len(kept.t_s) > 0 and kept.t_s[-1] >= task.case.scenario.duration_s - task.suite.record_interval_s
 
 
 def _name(task: Task) -> str:

@@ -80,8 +80,8 @@ class Assessment:
 def contenders_of(controllers: Sequence[str], agents: Sequence[str]) -> list[Contender]:
     """The candidates, followed by the references that are not among them."""
     chosen = line_up(controllers, agents)
-    own = {c.design for c in chosen}
-    return [*chosen, *(r for r in line_up(REFERENCES, []) if r.design not in own)]
+    own = {c.key for c in chosen}
+    return [*chosen, *(r for r in line_up(REFERENCES, []) if r.key not in own)]
 
 
 def assess(

@@ -125,10 +125,6 @@ def test_without_acknowledgements_the_transport_backs_off_even_for_such_a_policy
     assert 0 < got["packets_per_rtt"] < 1
 
 
-def test_a_candidate_is_no_reference_beside_itself():
-    assert [c.label for c in contenders_of(["cubic:hystart=both"], [])] == ["cubic:hystart=both", "bbr3", "leocc"]
-
-
 def test_the_card_is_the_same_whatever_the_workers_and_resumes(tmp_path):
     line_up = contenders_of(["cubic"], [])
     only = ["circuit-breaker", "bully", "multipath"]

@@ -15,6 +15,7 @@ import pytest
 from orbitcc.common.errors import OrbitccError
 from orbitcc.eval import contenders, runner, suites
 from orbitcc.eval.comparison import differences
+from orbitcc.eval.figures.by_suite import figures_of
 from orbitcc.eval.results import Results, key_of
 from orbitcc.eval.runner import run_suite
 from orbitcc.parallel import progress
@@ -252,6 +253,23 @@ def test_what_a_killed_process_left_is_gone_after_resuming(results, tmp_path):
         path.write_text("half")
     run(tmp_path / "copy", controllers=("cubic", "reno"), runs=3, workers=1, resume=True)
     assert not [path for path in left if path.exists()]
+
+
+def test_time_series_that_were_changed_are_not_drawn_and_made_again(results, tmp_path):
+    shutil.copytree(results.out_dir, tmp_path / "copy")
+    made = replace(results, out_dir=tmp_path / "copy")
+    path, other = (made.series_path(c, made.shown()[0]) for c in made.contenders)
+    sound = path.read_bytes()
+    assert [len(row["series"]) for row in made.rows if "series" in row] == [16] * 2 * len(made.shown())
+    path.write_bytes(other.read_bytes())  # a recording that can be read, of another contender
+    with pytest.raises(OrbitccError, match=rf"file {path}: must be as the run of runs.jsonl wrote it: --resume"):
+        figures_of(made)
+    rows = len(lines_of(made))
+    run(made.out_dir, workers=1, resume=True)
+    assert path.read_bytes() == sound
+    assert len(lines_of(made)) == rows + 1
+    other.unlink()
+    assert made.recordings().keys() == {"cubic"}
 
 
 def test_nothing_is_left_of_results_that_are_refused(tmp_path, monkeypatch):
