@@ -10,7 +10,8 @@ import math
 import shutil
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -26,7 +27,7 @@ from orbitcc.agents.runs import seal
 from orbitcc.agents.runs.folders import locked, replace_folder, scratch
 from orbitcc.agents.runs.run_folder import CONFIG, RunFolder, revision, versions
 from orbitcc.agents.training_range import training_range
-from orbitcc.common.errors import FileError
+from orbitcc.common.errors import FileError, StateError
 from orbitcc.envs.environments.presets import preset
 from orbitcc.eval.heldout_metrics import Figures, failures
 from orbitcc.parallel.progress import Display
@@ -152,10 +153,10 @@ def train(
     trust: resume from a state with pickled objects although it was not saved with this user's key.
 
     Raises:
-        OrbitccError: the run folder's state is damaged or cannot be trusted, another process trains in it, or a logbook
-            cannot be made.
+        OrbitccError: the run folder's state is damaged or cannot be trusted, another process trains in it, it was
+            removed, or a logbook cannot be made.
     """
-    with locked(run.path), Interrupt() as interrupt:
+    with _not_removed(run), locked(run.path), Interrupt() as interrupt:
         run.recover()
         progress = check_state(run, recipe, trust) if resume else TrainingState()
         if not resume:
@@ -188,6 +189,18 @@ def train(
         failure = finish(recipe, run, train_next) or ""
         saved(progress)
         return replace(_outcome(run, recipe, progress), failure=failure)
+
+
+@contextmanager
+def _not_removed(run: RunFolder) -> Iterator[None]:
+    """OrbitccError instead of what libraries raise when the run folder is removed within a `with` block."""
+    began = (run.path / CONFIG).is_file()
+    try:
+        yield
+    except Exception:
+        if not began or (run.path / CONFIG).is_file():
+            raise
+        raise StateError(str(run.path), "this run folder was removed while it trained: begin again") from None
 
 
 def _is_trained(recipe: Recipe, progress: TrainingState) -> bool:

@@ -1,6 +1,7 @@
 """The loop around every learner."""
 
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -68,6 +69,29 @@ def test_a_policy_that_always_does_the_same_is_reported_whoever_trains(name, tmp
     rows = [line.split(",") for line in (run.path / "metrics.csv").read_text(encoding="utf-8").splitlines()]
     assert checkpoint.read_card(run.last).layers == Stubborn.layers
     assert [float(row[2]) for row in rows if row[1] == "heldout/action_spread"] == [pytest.approx(0, abs=1e-3)] * 3
+
+
+@pytest.mark.parametrize("call", ["iterate", "save"])
+def test_a_run_folder_that_is_removed_while_it_trains_is_one_line(call, tmp_path, monkeypatch) -> None:
+    class Removing(Stubborn):
+        pass
+
+    def remove(self, *arguments):
+        for run in tmp_path.iterdir():
+            shutil.rmtree(run)
+        return getattr(Stubborn, call)(self, *arguments)
+
+    setattr(Removing, call, remove)
+    with pytest.raises(StateError, match="this run folder was removed while it trained") as caught:
+        train(tmp_path, Removing, monkeypatch)
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_error_keeps_its_traceback(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(Stubborn, "iterate", lambda self: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        train(tmp_path, Stubborn, monkeypatch)
 
 
 def train(tmp_path: Path, learner: type, monkeypatch, *changes: str) -> loop.TrainingResult:
