@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from orbitcc.eval.suites.base import Case, Point, Suite
 
 Row = dict[str, Any]
-"""One finished run: suite, scenario, point, seed, contender, controller, params, version, metrics, elapsed_s; and series,
-the digest of the file with its time series, if one is kept."""
+"""One finished run: suite, scenario, point, seed, contender, controller, params, version, metrics, elapsed_s; and
+series, the digest of the file with its time series, if one is kept."""
 
 Key = tuple[str, str, str, int]
 
