@@ -35,7 +35,7 @@ from orbitcc.commands import (
     train,
     tune,
 )
-from orbitcc.commands.options import InOrder, RayCommand, WholeSentences
+from orbitcc.commands.options import InOrder, PolicyCommand, RayPolicyCommand, WholeSentences
 
 GROUPS = {
     "Start": ("demo", "list", "run", "scenario", "fit", "path"),
@@ -79,13 +79,13 @@ app.command("train", cls=train.SeveralSeeds)(train.train)
 app.command("tune", cls=train.SeveralSeeds)(tune.tune)
 app.add_typer(policy.app, name="policy")
 app.command("import")(import_.import_policy)
-app.command("eval", cls=RayCommand)(eval_.evaluate)
-app.command("assess", cls=RayCommand)(assess.assess)
-app.command("search", cls=RayCommand)(search.search)
-app.command("reproduce", cls=RayCommand)(reproduce.reproduce)
-app.command("trace")(trace.trace)
+app.command("eval", cls=RayPolicyCommand)(eval_.evaluate)
+app.command("assess", cls=RayPolicyCommand)(assess.assess)
+app.command("search", cls=RayPolicyCommand)(search.search)
+app.command("reproduce", cls=RayPolicyCommand)(reproduce.reproduce)
+app.command("trace", cls=PolicyCommand)(trace.trace)
 app.command("compare")(compare.compare)
-app.command("dataset")(dataset.dataset)
+app.command("dataset", cls=PolicyCommand)(dataset.dataset)
 app.command("doctor")(doctor.doctor)
 app.command("deploy")(deploy.deploy)
 app.command("undeploy")(deploy.undeploy)

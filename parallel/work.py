@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.parallel import cluster, processes
 
 
@@ -31,6 +32,8 @@ def workers(count: int | None = None, ray: str | None = None, policies: Iterable
         OrbitccError: the cluster cannot be used, a worker was killed, or a function has raised it.
     """
     if ray:
+        if count is not None and (ray := cluster.find(ray)) != cluster.LOCAL:
+            raise OrbitccError("workers", count, "none with a cluster, which runs as many at once as it has cores")
         sent = cluster.checkpoints(policies)
         with cluster.joined(ray, count):
             yield lambda function, items, name=str: cluster.tasks(function, items, name, sent)

@@ -16,6 +16,22 @@ ADDRESS = re.compile(r"auto|local|ray://.+|.+:\d+")
 """What is taken for the address after `--ray`."""
 
 
+class PolicyCommand(TyperCommand):
+    """Takes `--trust` only beside something that may load a policy of another library."""
+
+    def invoke(self, ctx: Any) -> Any:
+        lists = [value if isinstance(value, list) else [value] for key, value in ctx.params.items() if key != "trust"]
+        if ctx.params.get("trust"):
+            from orbitcc.agents.python_policy import is_python_policy
+            from orbitcc.common.errors import OrbitccError
+
+            texts = [text for values in lists for text in values if isinstance(text, str)]
+            if not any(is_python_policy(text) or "path=" in text for text in texts):  # code may load it, too
+                allowed = "beside a policy rllib:FOLDER or sb3:FILE, for which alone it is used"
+                raise OrbitccError("--trust", ctx.params["trust"][0], allowed)
+        return super().invoke(ctx)
+
+
 class RayCommand(TyperCommand):
     """Takes `--ray` with or without an address."""
 
@@ -27,7 +43,11 @@ class RayCommand(TyperCommand):
         return super().parse_args(ctx, words)
 
 
-class InOrder(TyperCommand):
+class RayPolicyCommand(RayCommand, PolicyCommand):
+    """Both."""
+
+
+class InOrder(PolicyCommand):
     """Keeps the order in which options stand, for those whose values belong together (`order_of`)."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -91,7 +91,7 @@ def train(
     Exit code 3: the policy diverged (docs/training.md). Exit code 130: interrupted.
     """
     from orbitcc.agents.runs.run_folder import RunFolder
-    from orbitcc.common.errors import OrbitccError
+    from orbitcc.common.errors import OrbitccError, StateError
     from orbitcc.parallel import cluster
     from orbitcc.training import recipe as recipes
     from orbitcc.training import trackers
@@ -104,10 +104,15 @@ def train(
         for option, value in given.items():
             if value and value != own[option]:
                 raise OrbitccError(option, value, f"{own[option] or 'nothing'}, as in the run {folder.path}")
+    if trust and not resume:
+        raise StateError("--trust", "it is for the state of a run that --resume continues")
     asked = seed
     seed, out = seed or [1], out or Path("runs")
     if len(set(seed)) < len(seed):
         raise OrbitccError("seed", seed, "different seeds")
+    check_jobs(jobs, ray)
+    if jobs > 1 == len(seed):
+        raise OrbitccError("--jobs", jobs, "1 with one seed")
     if folder is None:
         if learner is not None:
             changes = [*recipes.by_learner(recipes.load(recipe), learner), *(changes or ())]
@@ -146,6 +151,10 @@ def train(
     from orbitcc.training.remote import Job
 
     todo = [Job(*what) for what in work]
+    pickled = [job.run.path.name for job in todo if job.recipe.kind.library]
+    for unused in [run for run in trust or () if run not in pickled]:
+        allowed = " or ".join(pickled) or "nothing: the state of this learner cannot run code"
+        raise OrbitccError("--trust", unused, allowed)
     todo = [replace(job, logbooks=logbooks, trust=job.run.path.name in (trust or ())) for job in todo]
     code = _one(todo[0], ray, as_json) if len(todo) == 1 else _several(todo, jobs, ray, as_json)
     if code:
@@ -254,6 +263,14 @@ def _several(todo: list[Any], jobs: int, ray: str | None, as_json: bool) -> int:
         pictured = " ".join(str(result.run.path) for result in results)
         typer.echo(f"curves: python -m orbitcc.training.curves {pictured} curves.png")
     return seeds.exit_code(results)
+
+
+def check_jobs(jobs: int, ray: str | None) -> None:
+    """OrbitccError for a number of processes that a cluster does not heed."""
+    from orbitcc.common.errors import OrbitccError
+
+    if ray and jobs > 1:
+        raise OrbitccError("--jobs", jobs, "1 with --ray: a cluster trains as many at once as it has cores for")
 
 
 def check_learner(recipe: Any) -> None:

@@ -42,13 +42,14 @@ def tune(
     as_json: AsJson = False,
 ) -> None:
     """Search a recipe's hyper-parameters with Optuna (extra `search`). The same command continues a search."""
-    from orbitcc.commands.train import check_learner
+    from orbitcc.commands.train import check_jobs, check_learner
     from orbitcc.common.errors import OrbitccError
     from orbitcc.training import recipe as recipes
     from orbitcc.training import tune as tuning
 
     if len(set(seed)) < len(seed):
         raise OrbitccError("seed", seed, "different seeds")
+    check_jobs(jobs, ray)
     plan = recipes.load(recipe, changes or ())
     recipes.check_names(plan)
     space = dict(map(tuning.SearchRange.parse, search)) if search else tuning.default_space(plan)

@@ -339,6 +339,35 @@ def test_a_capture_that_is_ended_leaves_no_file(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "dumbbell", "--flow", "cubic:hystart=off"], ["trace", "dumbbell", "perigee"],
+        ["eval", "rate-step", "--policy", "perigee:interval_ms=20"], ["assess", "reno"], ["search", "reno"],
+        ["reproduce", "leo"], ["dataset", "dumbbell", "--id", "a/b-v0"],
+    ],
+)  # fmt: skip
+def test_trust_that_nothing_can_use_is_one_line(words, tmp_path):
+    done = called(*words, "--trust", "mine", cwd=tmp_path)
+    allowed = "beside a policy rllib:FOLDER or sb3:FILE, for which alone it is used"
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: --trust: 'mine' is not allowed; allowed: {allowed}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--policy", "sb3:mine/nothing.zip"], ["--flow", "policy:path=sb3:mine/nothing.zip"],
+        ["--policy", "nowhere:make"],  # code that may load one
+    ],
+)  # fmt: skip
+def test_trust_is_taken_beside_what_may_use_it(words):
+    done = called("run", "dumbbell", *words, "--trust", "mine")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "nothing.zip" in done.stderr or "nowhere" in done.stderr
+
+
+@pytest.mark.parametrize(
     "words", [["run", "os:getcwd"], ["search", "cubic", "--against", "reno", "--scenario", "os:getcwd"]]
 )
 def test_what_makes_no_scenario_is_one_line(words):

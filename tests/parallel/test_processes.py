@@ -8,6 +8,9 @@ import time
 
 import pytest
 
+from orbitcc.common.errors import OrbitccError
+from orbitcc.parallel import cluster, work
+
 PROGRAM = """
 import os, time
 from orbitcc.parallel import processes
@@ -41,3 +44,11 @@ def test_workers_end_with_a_parent_that_is_killed(kill: int, tmp_path) -> None:
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGKILL)
     pytest.fail("workers were there 60 s later")
+
+
+def test_a_number_of_workers_is_refused_beside_a_cluster(monkeypatch):
+    monkeypatch.setattr(cluster, "find", lambda address: "10.0.0.1:6379" if address == "auto" else address)
+    for address in ("auto", "10.0.0.1:6379"):
+        made = work.workers(2, address)
+        with pytest.raises(OrbitccError, match="workers: 2 is not allowed; allowed: none with a cluster"):
+            made.__enter__()

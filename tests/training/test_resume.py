@@ -102,7 +102,11 @@ def test_the_state_of_another_library_is_loaded_only_if_this_user_saved_it(tmp_p
     assert len(refused.stderr.splitlines()) <= 3  # the run's values, its folder, the error
     assert "can run code, and was not saved with your key" in refused.stderr
     assert "--trust mine" in refused.stderr
-    assert train(tmp_path, "sb3-ppo-leo", "--name", "mine", "--resume", "--trust", "yours").returncode == 2
+    for trusted in (["yours"], ["mine", "yours"]):
+        words = [word for name in trusted for word in ("--trust", name)]
+        unused = train(tmp_path, "sb3-ppo-leo", "--name", "mine", "--resume", *words)
+        assert unused.returncode == 2
+        assert "--trust: 'yours' is not allowed; allowed: mine" in unused.stderr
     assert train(tmp_path, "sb3-ppo-leo", "--name", "mine", "--resume", "--trust", "mine").returncode == 0
 
 

@@ -74,6 +74,9 @@ def test_seeds_come_after_one_flag_or_several(words, tmp_path, monkeypatch) -> N
         (["--seed", "1", "2", "1"], "different seeds"),
         (["--seed", "1", "two"], "two"),
         (["--seed", "1", "2", "--jobs", "0"], "--jobs"),
+        (["--seed", "1", "--jobs", "2"], "--jobs: 2 is not allowed; allowed: 1 with one seed"),
+        (["--seed", "1", "2", "--jobs", "2", "--ray", "local"], "--jobs: 2 is not allowed; allowed: 1 with --ray"),
+        (["--trust", "mine"], "--trust: it is for the state of a run that --resume continues"),
         (["--seed", "1", "2", "--resume"], "resume"),
     ],
 )
