@@ -15,7 +15,7 @@ from orbitcc.agents.checkpoint import with_preference
 from orbitcc.agents.model_card import Gate, Layer, TrainingRange
 from orbitcc.agents.safety_filter import limits
 from orbitcc.common import code
-from orbitcc.common.errors import OrbitccError, UnknownNameError
+from orbitcc.common.errors import FileError, OrbitccError, UnknownNameError
 from orbitcc.common.files import MOST_LEVELS, read_toml
 from orbitcc.envs import scenarios
 from orbitcc.envs.description.flows import parse_value
@@ -229,10 +229,17 @@ class Recipe(Model):
         Raises:
             OrbitccError: unknown scenario or setting.
         """
-        if isinstance(self.scenario, Mapping) and "kind" in self.scenario:
-            return scenarios.from_table(self.scenario)
-        settings = {} if isinstance(self.scenario, str) else {k: v for k, v in self.scenario.items() if k != "name"}
-        return scenarios.for_training(self.scenario_name, settings)
+        if isinstance(self.scenario, str):
+            return scenarios.for_training(self.scenario)
+        try:
+            if "kind" in self.scenario:
+                return scenarios.from_table(self.scenario)
+            settings = {key: value for key, value in self.scenario.items() if key != "name"}
+            return scenarios.for_training(self.scenario_name, settings)
+        except OrbitccError as error:
+            raise (
+                error if error.field == "scenario" or isinstance(error, FileError) else error.under("scenario")
+            ) from None
 
     def world_digest(self) -> str:
         """12 hex digits of the training worlds, whose file or definition may change while the recipe does not."""

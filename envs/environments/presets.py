@@ -270,7 +270,11 @@ class Preset:
         Raises:
             OrbitccError: the file cannot be read, or a field, a function or a parameter is unknown.
         """
-        return Preset.from_table({"name": Path(path).stem, **read_toml(path)})
+        table = {"name": Path(path).stem, **read_toml(path)}
+        try:
+            return Preset.from_table(table)
+        except OrbitccError as error:
+            raise error.under(path) from None
 
     @staticmethod
     def from_table(table: Mapping[str, Any]) -> "Preset":
@@ -285,7 +289,11 @@ class Preset:
                 raise OrbitccError(key, value, "text")
         if "interval_ms" in data and "interval_rtts" not in data:
             data["interval_rtts"] = 0.0
-        return replace(preset(base), **{"name": base, **data})
+        try:
+            found = preset(base)
+        except UnknownNameError as error:
+            raise error.at("base") from None
+        return replace(found, **{"name": base, **data})
 
     @property
     def interval_ns(self) -> int:
@@ -406,7 +414,10 @@ def preset(
     if isinstance(name, Preset):
         base = name
     elif isinstance(name, Mapping):
-        base = Preset.from_table(name)
+        try:
+            base = Preset.from_table(name)
+        except OrbitccError as error:
+            raise error.under("preset") from None
     elif not isinstance(name, str):
         raise UnknownNameError("preset", name, PRESETS, "orbitcc list presets")
     elif name in PRESETS:

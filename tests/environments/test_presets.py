@@ -38,7 +38,7 @@ def test_every_feature_of_a_list_is_in_the_documentation() -> None:
     text = (Path(__file__).parents[2] / "docs" / "presets.md").read_text(encoding="utf-8")
     with pytest.raises(OrbitccError) as refused:
         presets.preset({"base": "ratios", "observation": {"name": "features", "features": ["speed"]}})
-    assert refused.value.field == "observation.features[0].name"
+    assert refused.value.field == "preset.observation.features[0].name"
     names = str(refused.value.allowed).removeprefix("one of ").split(", ")
     assert len(names) == 23
     assert all(f"`{name}`" in text for name in names)
@@ -104,6 +104,15 @@ def test_parameters_of_functions_come_from_toml(tmp_path) -> None:
     assert made.native("observation").name == "astraea-leo"
     parameters = made.native("reward").definition("reward")["parameters"]
     assert (parameters["fairness"], parameters["floor"], parameters["throughput"]) == (0.3, -0.5, 0.1)
+
+
+def test_a_mistake_in_the_file_of_a_preset_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    for text, field in (("rate = 3", "rate"), ('base = "mine"', "base"), ('[action]\nname = "x"', "action")):
+        path.write_text(text)
+        with pytest.raises(OrbitccError) as caught:
+            presets.preset(str(path))
+        assert caught.value.field == f"{path}.{field}"
 
 
 def test_a_bound_by_the_true_product_is_for_training_only() -> None:

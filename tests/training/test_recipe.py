@@ -189,8 +189,31 @@ def test_worlds_may_be_a_mixture_in_the_recipe() -> None:
 )
 def test_a_mixture_names_what_is_wrong(changes: dict, message: str) -> None:
     table = {"kind": "mixture", "name": "worlds", "parts": [{"base": "train-leo"}], **changes}
-    with pytest.raises(OrbitccError, match=message):
+    with pytest.raises(OrbitccError, match=rf"^scenario\.{message}"):
         recipe.Recipe.build({"name": "mine", "algorithm": "ppo", "scenario": table, "agent_steps": 10}).world()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "field"),
+    [
+        ("ppo-leo", 'scenario={name="train-leo", rate_mbps=-1}', "scenario.rate_mbps.low"),
+        ("ppo-leo", 'scenario={name="dumbbell", nope=1}', "scenario.nope"),
+        ("ppo-leo", 'scenario={name="nope"}', "scenario"),
+        ("ppo-leo", 'scenario={name="nope.toml", rate_mbps=1}', "file"),
+        ("ppo-leo", 'scenario={kind="nope"}', "scenario.kind"),
+        ("ppo-leo", 'preset="nope"', "preset"),
+        ("ppo-leo", 'preset={base="nope"}', "preset.base"),
+        ("ppo-leo", 'preset={base="astraea", rate=3}', "preset.rate"),
+        ("ppo-leo", 'preset={base="astraea", interval_ms=-3}', "preset.interval_ms"),
+        ("ppo-leo", 'preset={base="astraea", reward={name="astraea", nope=1}}', "preset.reward.nope"),
+        ("zenith", 'finish.join.scenario={name="train-leo", rate_mbps=-1}', "finish.join.scenario.rate_mbps.low"),
+        ("zenith", "finish.join.preset.action.x=9", "finish.join.preset.action.x"),
+    ],
+)
+def test_an_error_names_the_whole_path_of_a_field(name: str, change: str, field: str) -> None:
+    with pytest.raises(OrbitccError) as caught:
+        recipe.check_names(recipe.load(name, [change]))
+    assert caught.value.field == field
 
 
 def test_a_shorter_run_has_shorter_schedules_and_the_same_warm_up() -> None:
