@@ -159,6 +159,7 @@ def _train(job: Job, who: str, alone: bool) -> None:
             show=show,
             logbooks=job.logbooks,
             trust=job.trust,
+            again=job.again,
         )
     except OrbitccError as error:
         show(job.recipe).say(f"error: {error}")

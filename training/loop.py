@@ -136,6 +136,7 @@ def train(
     logbooks: Sequence[str | MakeLogbook] = (),
     saved: Callable[[TrainingState], None] = lambda state: None,
     trust: bool = False,
+    again: str = "--resume continues",
 ) -> TrainingResult:
     """Train until `recipe.agent_steps`, or until an interrupt (Ctrl-C or SIGTERM), which saves and returns.
 
@@ -151,19 +152,21 @@ def train(
     logbooks: where figures go beside TensorBoard and `metrics.csv` (:class:`orbitcc.training.logbook.Logbook`).
     saved: called when the run folder holds a new state, and at the end.
     trust: resume from a state with pickled objects although it was not saved with this user's key.
+    again: how the user continues a run that has ended early, for messages; empty: whoever calls this says it.
 
     Raises:
         OrbitccError: the run folder's state is damaged or cannot be trusted, another process trains in it, it was
             removed, or a logbook cannot be made.
     """
-    with _not_removed(run), locked(run.path), Interrupt() as interrupt:
+    with locked(run.path), Interrupt() as interrupt, _guarded(run, resume):
         run.recover()
         progress = check_state(run, recipe, trust) if resume else TrainingState()
         if not resume:
             begin_anew(run)
         failure = _gave_up(recipe, progress)
         if not _is_trained(recipe, progress) or (not failure and is_lost(selected(recipe, run))):
-            failure = _train(recipe, seed, run, progress, resume, command, show(recipe), logbooks, saved, interrupt)
+            display = show(recipe)
+            failure = _train(recipe, seed, run, progress, resume, command, display, logbooks, saved, interrupt, again)
         if failure or interrupt.requested or not _is_trained(recipe, progress):
             return replace(_outcome(run, recipe, progress), failure=failure)
 
@@ -183,6 +186,7 @@ def train(
                 logbooks=logbooks,
                 saved=lambda state: saved(progress),
                 trust=trust,
+                again=again,
             )
             return None if result.finished and not result.failure else result.failure
 
@@ -192,15 +196,18 @@ def train(
 
 
 @contextmanager
-def _not_removed(run: RunFolder) -> Iterator[None]:
-    """OrbitccError instead of what libraries raise when the run folder is removed within a `with` block."""
-    began = (run.path / CONFIG).is_file()
+def _guarded(run: RunFolder, resume: bool) -> Iterator[None]:
+    """Take back a run that fails before it has begun. OrbitccError instead of what libraries raise when the folder is
+    removed within a `with` block."""
+    there = (run.path / CONFIG).is_file()
     try:
         yield
-    except Exception:
-        if not began or (run.path / CONFIG).is_file():
-            raise
-        raise StateError(str(run.path), "this run folder was removed while it trained: begin again") from None
+    except BaseException as error:
+        if there and isinstance(error, Exception) and not (run.path / CONFIG).is_file():
+            raise StateError(str(run.path), "this run folder was removed while it trained: begin again") from None
+        if not resume:
+            run.take_back()
+        raise
 
 
 def _is_trained(recipe: Recipe, progress: TrainingState) -> bool:
@@ -225,6 +232,7 @@ def _train(
     logbooks: Sequence[str | MakeLogbook],
     saved: Callable[[TrainingState], None],
     interrupt: Interrupt,
+    again: str,
 ) -> str:
     """Why the run diverged, or nothing. `progress` is brought up to date."""
     progress.restarts += resume
@@ -247,14 +255,11 @@ def _train(
             logbook.write_settings(recipe.model_dump(), ("heldout/score", "heldout/reward"))
             if resume:
                 learner.load(run.state)
-            _Loop(recipe, seed, run, command, progress, heldout, logbook, display, learner, saved, interrupt).run()
+            parts = (progress, heldout, logbook, display, learner, saved, interrupt, again)
+            _Loop(recipe, seed, run, command, *parts).run()
         except Diverged as error:
             failure = str(error)
             display.say(failure)
-        except BaseException:
-            if logbook is None and not resume:
-                run.take_back()
-            raise
         finally:
             if logbook is not None:
                 logbook.close()
@@ -277,6 +282,7 @@ class _Loop:
     learner: Learner
     saved: Callable[[TrainingState], None]
     interrupt: Interrupt
+    again: str
     _numbers: set[str] = field(default_factory=set)
     _saved_at: float = field(default_factory=time.monotonic)
     _save_s: float = 0.0
@@ -291,7 +297,7 @@ class _Loop:
             if 0 <= progress.evaluated_at < progress.agent_steps:
                 self._save_state()  # without an evaluation, so that a resumed run has the evaluations of any other
             saved = "saved" if self.run_folder.state.is_dir() else "nothing to save yet"
-            self.display.say(f"interrupted; {saved}: continue with --resume")
+            self.display.say("; ".join(filter(None, ("interrupted", saved, self.again))))
 
     def _run(self) -> None:
         progress, target, every = self.progress, self.recipe.agent_steps, self.recipe.evaluation.every
@@ -389,7 +395,7 @@ class _Loop:
             raise Diverged(
                 f"gave up after {progress.agent_steps:,} agent steps: in {progress.failing} evaluations in a row the "
                 f"policy flooded or starved, in the last it {' and '.join(failures(scores))}; saved "
-                "(--resume continues, evaluation.give_up_after=0 never gives up)"
+                f"({', '.join(filter(None, (self.again, 'evaluation.give_up_after=0 never gives up')))})"
             )
 
     def _measure_references(self) -> None:

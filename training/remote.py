@@ -44,6 +44,8 @@ class Job:
     logbooks: tuple[str, ...] = ()
     trust: bool = False
     """Resume from pickled state that was not saved with this user's key."""
+    again: str = "--resume continues"
+    """How the user continues it, for messages; empty: whoever made the job says it."""
 
     @property
     def is_done(self) -> bool:
@@ -172,7 +174,8 @@ class RemoteFleet:
                 return INTERRUPTED
             if running.tries < cluster.TRIES:
                 return None
-            _say(f"{who}: error: failed in {cluster.TRIES} tries; --resume continues it ({cluster.line(error)})")
+            again = f"; {job.again}" if job.again else ""
+            _say(f"{who}: error: failed in {cluster.TRIES} tries{again} ({cluster.line(error)})")
             return 1
 
 
@@ -197,6 +200,7 @@ def _train(order: _Order) -> int:
             logbooks=job.logbooks,
             saved=deliver,
             trust=True,  # the driver has checked what it sends
+            again=job.again,
         )
         return outcome.exit_code
 

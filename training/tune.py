@@ -171,7 +171,8 @@ def _tune(
         values = {key: choices.suggest(trial, key) for key, choices in space.items()}
         plan, command = recipes.load(recipe, [*changes, *_as_changes(values)]), f"trial {trial.number} of {folder}"
         plan = plan.changed(finish=None)  # the score of a trial is that of best/
-        return [Job(plan, number, new_run(plan, number, folder / "runs", command), False, command) for number in seeds]
+        runs = {number: new_run(plan, number, folder / "runs", command) for number in seeds}
+        return [Job(plan, number, run, False, command, again="") for number, run in runs.items()]  # end() says it
 
     trying = _Trying(study, report)
     with fleet(at_once, ray, [plans], trying.saved) as running, Interrupt() as interrupt:

@@ -90,7 +90,7 @@ def _trained(folder: Path) -> Path:
         run = RunFolder(path)
     else:
         run = loop.new_run(plan, seed, folder, f"orbitcc train {RECIPE} --seed {seed}", NAME)
-    result = loop.train(plan, seed, run, resume=run.recover(), command=str(run.config("command")["command"]))
+    result = loop.train(plan, seed, run, resume=run.recover(), command=str(run.config("command")["command"]), again="")
     if result.exit_code:
         _say(f"the demo is not finished; continue with: orbitcc demo --out {folder}")
         raise typer.Exit(result.exit_code)

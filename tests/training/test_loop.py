@@ -284,7 +284,7 @@ def test_a_learner_that_takes_sigterm_does_not_lose_the_work(tmp_path, monkeypat
     outcome = train(tmp_path, TakesTheSignals, monkeypatch)
     assert (outcome.agent_steps, outcome.exit_code) == (500, loop.INTERRUPTED)
     assert loop.read_progress(outcome.run).agent_steps == 500
-    assert "continue with --resume" in capsys.readouterr().err
+    assert "; --resume continues\n" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) == before
 
 

@@ -140,7 +140,7 @@ def test_ctrl_c_saves_a_seed_on_a_node_and_trials_are_tasks_too(ray_nodes, tmp_p
     finally:
         driver.kill()
     assert driver.returncode == 130, said
-    assert "seed 1: interrupted; saved: continue with --resume" in said
+    assert "seed 1: interrupted; saved; --resume continues" in said
     assert not (tmp_path / "runs" / "long-2" / "state").exists()  # never begun
 
     tuning = command("search", "tune", "ppo-leo", "--search", "learner.lr=log(1e-4,1e-2)", "--trials", "2", "--json",

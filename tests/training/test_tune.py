@@ -2,6 +2,10 @@
 
 import csv
 import json
+import signal
+import subprocess
+import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -111,6 +115,28 @@ def test_a_search_tries_keeps_and_goes_on(tmp_path):
     assert found["best_score"] == best
     assert recipe.load(str(folder / "best.toml")).learner.lr == found["best"]["learner.lr"]
     assert len(list((folder / "runs").iterdir())) == 2
+
+
+@pytest.mark.slow
+def test_a_search_that_is_interrupted_names_what_its_user_can_do(tmp_path):
+    pytest.importorskip("optuna")
+    pytest.importorskip("torch")
+    endless = ["agent_steps=100_000_000", *SMALL[1:], "evaluation.give_up_after=0"]
+    words = [word for change in endless for word in ("--set", change)]
+    command = [sys.executable, "-m", "orbitcc.cli", "tune", "ppo-leo", *words, "--trials", "1", "--out", str(tmp_path)]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + 100
+        while not list(tmp_path.glob("runs/*/state")) and time.monotonic() < until:
+            time.sleep(0.1)
+        running.send_signal(signal.SIGINT)
+        out, said = running.communicate(timeout=100)
+    finally:
+        running.kill()
+    assert running.returncode == 130, said
+    assert "trial 0, seed 1: interrupted; saved\n" in said
+    assert "--resume" not in said + out
+    assert out.endswith("interrupted; the same command continues\n")
 
 
 @pytest.mark.parametrize(
