@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -96,12 +97,45 @@ def study(path: Path, name: str, **options: Any) -> Any:
         kept = storage(path)
         if path.stat().st_size:
             kept.get_study_id_from_name(name)
-        return optuna.create_study(study_name=name, storage=kept, direction="maximize", load_if_exists=True, **options)
+        made = optuna.create_study(study_name=name, storage=kept, direction="maximize", load_if_exists=True, **options)
+        if made.directions != [optuna.study.StudyDirection.MAXIMIZE]:
+            raise ValueError("it does not maximise")
+        return made
     except OrbitccError:
         raise
     except Exception as error:  # an entry with a digest that fits, and no sense
         wanted = f"a journal of this kind of search, as it was written ({type(error).__name__}: {error})"
         raise FileError(path.name, str(path), wanted) from None
+
+
+def check_trials(study: Any, path: Path, suggest: Callable[[Any], Any]) -> None:
+    """Check that every finished trial has values that this search could have tried.
+
+    suggest: draws the values of a trial. Which of them the sampler would have drawn is not checked: that depends on
+    what ran at the same time, and on Optuna's version.
+
+    Raises:
+        OrbitccError: a trial has other values or ranges, or waits to be tried, which no search of ours leaves.
+    """
+    import optuna
+
+    states = optuna.trial.TrialState
+    for trial in study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED, states.WAITING)):
+        fixed = optuna.trial.FixedTrial(trial.params)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                warnings.filterwarnings("error", message=".* is out of the range")
+                suggest(fixed)
+            if fixed.distributions != trial.distributions or trial.state == states.WAITING:
+                raise ValueError
+        except (ValueError, UserWarning):
+            raise foreign(path, f"trial {trial.number} has values that it would not try") from None
+
+
+def foreign(path: Path, why: str) -> FileError:
+    """The error about a journal with trials of something else."""
+    return FileError(path.name, str(path), f"the journal of this search alone ({why})")
 
 
 def storage(path: Path) -> Any:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orbitcc.agents.runs.run_folder import RunFolder
+from orbitcc.agents.runs.run_folder import CONFIG, RunFolder
 from orbitcc.common.errors import OrbitccError, StateError
 from orbitcc.common.extras import installing
 from orbitcc.common.files import atomic_write_text, toml_text
@@ -162,15 +162,15 @@ def _tune(
 
     study = journal.study(folder / JOURNAL, "trials", pruner=optuna.pruners.MedianPruner(n_startup_trials=5))
     states = optuna.trial.TrialState
+    journal.check_trials(study, folder / JOURNAL, lambda trial: _drawn(space, trial))
+    _check_scores(study.get_trials(deepcopy=False, states=(states.COMPLETE,)), folder, recipe, changes, seeds)
     for killed in study.get_trials(deepcopy=False, states=(states.RUNNING,)):
         study.tell(killed.number, state=states.FAIL)  # it is tried again
     ended = len(study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED)))
     plans = recipes.load(recipe, changes)
 
     def jobs(trial: Any) -> list[Job]:
-        values = {key: choices.suggest(trial, key) for key, choices in space.items()}
-        plan, command = recipes.load(recipe, [*changes, *_as_changes(values)]), f"trial {trial.number} of {folder}"
-        plan = plan.changed(finish=None)  # the score of a trial is that of best/
+        plan, command = _plan(recipe, changes, _drawn(space, trial)), f"trial {trial.number} of {folder}"
         runs = {number: new_run(plan, number, folder / "runs", command) for number in seeds}
         return [Job(plan, number, run, False, command, again="") for number, run in runs.items()]  # end() says it
 
@@ -277,6 +277,39 @@ def _check(recipe: str, changes: Sequence[str], space: Mapping[str, SearchRange]
         for end in values.choices or (values.low, values.high):
             number = int(end) if values.kind == "int" else end
             recipes.check_names(recipes.load(recipe, [*changes, *_as_changes({key: number})]))
+
+
+def _drawn(space: Mapping[str, SearchRange], trial: Any) -> dict[str, Any]:
+    return {key: choices.suggest(trial, key) for key, choices in space.items()}
+
+
+def _plan(recipe: str, changes: Sequence[str], values: Mapping[str, Any]) -> Recipe:
+    """The recipe of a trial, whose score is that of best/."""
+    return recipes.load(recipe, [*changes, *_as_changes(values)]).changed(finish=None)
+
+
+def _check_scores(
+    complete: Sequence[Any], folder: Path, recipe: str, changes: Sequence[str], seeds: Sequence[int]
+) -> None:
+    """Check that the score of every complete trial is the one of its run folders. They do not keep the scores by which
+    a trial was pruned.
+
+    Raises:
+        OrbitccError: it is not, or a run folder is missing or has other settings.
+    """
+    runs: dict[tuple[str, int], RunFolder] = {}
+    for path in sorted((folder / "runs").glob(f"*/{CONFIG}")) if complete else ():
+        config = RunFolder(path.parent).config("command", "seed", "recipe")
+        runs[str(config["command"]).partition(" of ")[0], config["seed"]] = RunFolder(path.parent)
+    for trial in complete:
+        plan, scores = _plan(recipe, changes, trial.params), []
+        for seed in seeds:
+            run = runs.get((f"trial {trial.number}", seed))
+            if run is None or Recipe.build(run.config()["recipe"]) != plan:
+                raise journal.foreign(folder / JOURNAL, f"trial {trial.number} has no run with its values in runs/")
+            scores.append(TrainingResult.stored(run, plan).best_score)
+        if not math.isclose(sum(scores) / len(scores), trial.value, rel_tol=1e-9):
+            raise journal.foreign(folder / JOURNAL, f"trial {trial.number} has another score than its runs in runs/")
 
 
 def _as_changes(values: Mapping[str, Any]) -> list[str]:

@@ -120,6 +120,7 @@ def _try_worlds(search: Search, apply: work.Apply, quiet: bool) -> list[tuple[fl
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = journal.study(search.out_dir / JOURNAL, "worlds")
+    journal.check_trials(study, search.out_dir / JOURNAL, search.space.suggest)
     _finish_batch(search, apply, study)
     done = len(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
     with Progress("search", search.trials, done=min(done, search.trials), quiet=quiet) as progress:

@@ -199,6 +199,78 @@ def test_entries_without_sense_are_one_line_though_their_digests_fit(change, tmp
         journal.study(path, "s")
 
 
+SPACE = {"learner.lr": SearchRange(1e-4, 1e-2, "log"), "network.hidden": SearchRange(choices=([4], [8]))}
+
+
+@pytest.mark.parametrize(
+    ("space", "change"),
+    [
+        (SPACE, None),
+        (SPACE | {"learner.lr": SearchRange(1e-4, 1e-3, "log")}, "range"),
+        (SPACE | {"learner.clip": SearchRange(0.1, 0.3)}, "one more"),
+        ({"learner.lr": SPACE["learner.lr"]}, "one less"),
+        (
+            SPACE,
+            lambda entry: entry | ({"param_value_internal": 5.0} if entry.get("param_name") == "learner.lr" else {}),
+        ),
+        (SPACE, "waits"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Choices for a categorical")
+def test_a_trial_that_the_search_would_not_try_is_refused(space, change, tmp_path):
+    pytest.importorskip("optuna")
+    path = tmp_path / "journal.log"
+    study = journal.study(path, "s")
+    trial = study.ask()
+    tuning._drawn(SPACE, trial)
+    study.tell(trial, 0.5)
+    if change == "waits":
+        study.enqueue_trial({"learner.lr": 5e-3})
+    elif callable(change):
+        resealed(path, lambda entries: map(change, entries))
+    found = journal.study(path, "s")
+    if change is None:
+        journal.check_trials(found, path, lambda trial: tuning._drawn(space, trial))
+    else:
+        with pytest.raises(
+            OrbitccError, match=r"the journal of this search alone \(trial [01] has values that it would"
+        ):
+            journal.check_trials(found, path, lambda trial: tuning._drawn(space, trial))
+
+
+def test_a_journal_that_minimises_is_refused(tmp_path):
+    pytest.importorskip("optuna")
+    path = tmp_path / "journal.log"
+    journal.study(path, "s")
+    resealed(path, lambda entries: [{**entry, "directions": [1]} for entry in entries])
+    with pytest.raises(OrbitccError, match="it does not maximise"):
+        journal.study(path, "s")
+
+
+def test_scores_are_those_of_the_run_folders(tmp_path, monkeypatch):
+    stored = {1: 0.25, 2: 0.75}
+    monkeypatch.setattr(
+        tuning, "TrainingResult",
+        SimpleNamespace(stored=lambda run, plan: SimpleNamespace(best_score=stored[run.config("seed")["seed"]])),
+    )  # fmt: skip
+    for seed in stored:
+        plan = tuning._plan("ppo-leo", SMALL, {"learner.lr": 1e-3})
+        tuning.new_run(plan, seed, tmp_path / "runs", "trial 0 of somewhere")
+
+    def check(number=0, value=0.5, rate=1e-3):
+        trial = SimpleNamespace(number=number, value=value, params={"learner.lr": rate})
+        tuning._check_scores([trial], tmp_path, "ppo-leo", SMALL, (1, 2))
+
+    check()
+    for other, said in (
+        ({"value": 0.9}, "trial 0 has another score than its runs"),
+        ({"number": 1}, "trial 1 has no run with its values"),
+        ({"rate": 2e-3}, "trial 0 has no run with its values"),
+    ):
+        with pytest.raises(OrbitccError, match=said):
+            check(**other)
+
+
 class Trial:
     number, params = 7, {"learner.lr": 1e-3}
 
