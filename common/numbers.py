@@ -51,3 +51,12 @@ def _short(x: float) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 link`, `2 links`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def finite(value: Any) -> Any:
+    """The same tables and lists, with None in the place of numbers that are not finite, as JSON needs."""
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

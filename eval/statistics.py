@@ -70,6 +70,25 @@ def paired_difference(first: Mapping[Any, float], second: Mapping[Any, float]) -
     return median_estimate(first[case] - second[case] for case in sorted(first.keys() & second.keys()))
 
 
+def mean_of_groups(groups: Sequence[Sequence[float]]) -> Aggregate:
+    """The mean over groups of the means of their values, and its 95 % t-interval.
+
+    The variance is that within groups, pooled over them; NaN bounds where no group has two values. `runs` of the result
+    counts values, `tasks` groups.
+    """
+    from scipy.special import stdtrit
+
+    means, sizes = np.array([np.mean(group) for group in groups]), np.array([len(group) for group in groups])
+    value, freedom, half = float(means.mean()), int(sizes.sum()) - len(sizes), float("nan")
+    if freedom > 0:
+        squares = sum(
+            float(np.square(np.subtract(group, mean)).sum()) for group, mean in zip(groups, means, strict=True)
+        )
+        error = np.sqrt(squares / freedom * (1 / sizes).sum()) / len(sizes)
+        half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2) * error)
+    return Aggregate(value, value - half, value + half, int(sizes.sum()), len(sizes))
+
+
 def pooled(means: ArrayLike, deviations: ArrayLike, counts: ArrayLike) -> tuple[Scores, Scores]:
     """Mean and population standard deviation of samples known by group: `[..., groups]` -> `[...]`.
 

@@ -30,6 +30,7 @@ from orbitcc.commands import (
     reproduce,
     run,
     scenario,
+    score,
     search,
     trace,
     train,
@@ -40,7 +41,7 @@ from orbitcc.commands.options import InOrder, PolicyCommand, RayPolicyCommand, W
 GROUPS = {
     "Start": ("demo", "list", "run", "scenario", "fit", "path"),
     "Train": ("train", "tune", "policy", "import", "dataset"),
-    "Evaluate": ("eval", "compare", "assess", "search", "reproduce", "trace"),
+    "Evaluate": ("eval", "score", "compare", "assess", "search", "reproduce", "trace"),
     "Machine": ("doctor", "deploy", "undeploy", "cluster", "mininet", "bench"),
 }
 """Headings of `orbitcc --help` and the commands below each."""
@@ -80,6 +81,7 @@ app.command("tune", cls=train.SeveralSeeds)(tune.tune)
 app.add_typer(policy.app, name="policy")
 app.command("import")(import_.import_policy)
 app.command("eval", cls=RayPolicyCommand)(eval_.evaluate)
+app.command("score")(score.score)
 app.command("assess", cls=RayPolicyCommand)(assess.assess)
 app.command("search", cls=RayPolicyCommand)(search.search)
 app.command("reproduce", cls=RayPolicyCommand)(reproduce.reproduce)

@@ -41,7 +41,7 @@ MODULES = {
     "orbitcc.envs": ("scenarios", "controllers"),
     "orbitcc.envs.backends": ("simulator", "captures"),
     "orbitcc.agents": ("checkpoint", "model_card", "python_policy", "data.decisions", "data.minari"),
-    "orbitcc.eval": ("runner", "results", "metrics", "statistics", "papers"),
+    "orbitcc.eval": ("runner", "results", "metrics", "statistics", "papers", "scoring"),
     "orbitcc.training": ("recipe", "loop", "logbook", "seeds", "tune"),
 }
 """Package -> its modules with a page in the API reference."""

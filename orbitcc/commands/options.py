@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -218,15 +217,9 @@ LAST_SEED = 2**31 - 1
 
 def print_json(data: Any, indent: int | None = 2) -> None:
     """Print as JSON; a number that is not finite, or a figure that does not exist, is null."""
-    print(json.dumps(_finite(data), indent=indent, allow_nan=False))
+    from orbitcc.common.numbers import finite
 
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    print(json.dumps(finite(data), indent=indent, allow_nan=False))
 
 
 def again(command: str, out: Path | None, folder: Path, resume: bool) -> str:
