@@ -169,6 +169,9 @@ class Simulation:
 class WorldState:
     """An opaque, exact copy of one world of a batch."""
 
+class NetworkError(ValueError):
+    """A network that the simulator cannot play or copy."""
+
 class Worlds:
     """N independent worlds stepped together by a thread pool, GIL released.
 
@@ -252,6 +255,8 @@ class Worlds:
     def link_totals(self, index: int) -> list[dict[str, Any]]: ...
     def save(self, index: int) -> WorldState: ...
     def restore(self, index: int, state: WorldState) -> None: ...
+    def exchange(self, index: int, other: Worlds, theirs: int) -> None:
+        """World `index` and world `theirs` of another batch with the same functions change places."""
 
 STATUS_IDLE: int  # 0: no flow in this agent index now (not yet started, or gone)
 STATUS_ACTIVE: int  # 1: acts on the next step

@@ -1,6 +1,7 @@
 """N worlds stepped together with the functions of one preset."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -8,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc import _sim
-from orbitcc.common.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError, StateError
 from orbitcc.envs.controllers import AnyPolicy
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.custom import Remembered, Roster, control, observe, rewards
@@ -42,6 +43,20 @@ class WorldState:
     preset: Preset
     max_agents: int
     scenario: Scenario | None = None
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What the simulator says of a network that it cannot play, as an OrbitccError."""
+    try:
+        yield
+    except _sim.NetworkError as error:
+        raise StateError("scenario", str(error)) from None
+
+
+def _made(specs: list[str], **settings: Any) -> _sim.Worlds:
+    with _refusals():
+        return _sim.Worlds(specs, **settings)
 
 
 class Batch:
@@ -83,7 +98,7 @@ class Batch:
             "policies": policies,
             "emulator": emulator,
         }
-        self._worlds = _sim.Worlds(list(specs), threads=threads, **self._settings)
+        self._worlds = _made(list(specs), threads=threads, **self._settings)
         self._warm_up: _sim.Worlds | None = None
         n = len(specs)
         self._fresh = dict(enumerate(specs))  # networks of worlds that nothing has been done to
@@ -130,7 +145,8 @@ class Batch:
             OrbitccError: there are never so many agents in this world.
         """
         if self._fresh.pop(index, None) != spec:
-            self._worlds.reset(index, spec)
+            with _refusals():
+                self._worlds.reset(index, spec)
         self._stale[index] = True
         if self._roster is not None:
             self._roster.clear(index)
@@ -140,7 +156,7 @@ class Batch:
         # A step would move every world, so a world whose agents start late is warmed up by itself and then moved in;
         # the only one is where it belongs.
         only = self.num_worlds == 1
-        alone = self._worlds if only else self._warmed(index, spec)
+        alone = self._worlds if only else self._apart(index, spec)
         obs, reward, status = self._native_obs[:1].copy(), self.reward[:1].copy(), self.status[:1].copy()
         alone.observe(obs, reward, status)
         while np.count_nonzero(status == ACTIVE) < agents:
@@ -150,13 +166,13 @@ class Batch:
             self._tell(alone, status, np.array([index]))
             alone.step(self._no_action, obs, reward, status)
         if not only:
-            self._worlds.restore(index, alone.save(0))
+            self._worlds.exchange(index, alone, 0)
 
-    def _warmed(self, index: int, spec: str) -> _sim.Worlds:
-        """A separate world, in the state of world `index`, which has this network."""
+    def _apart(self, index: int, spec: str) -> _sim.Worlds:
+        """A batch of world `index` alone, which has this network; another world is in its place until it returns."""
         if self._warm_up is None:
-            self._warm_up = _sim.Worlds([spec], threads=1, **self._settings)
-        self._warm_up.restore(0, self._worlds.save(index))
+            self._warm_up = _made([spec], threads=1, **self._settings)
+        self._warm_up.exchange(0, self._worlds, index)
         return self._warm_up
 
     def observe(self) -> None:
@@ -247,7 +263,11 @@ class Batch:
             python = _PythonResults(
                 bool(self._stale[index]), self.obs[index].copy(), self.reward[index].copy(), remembered
             )
-        return WorldState(self._worlds.save(index), python, self._preset, self.max_agents)
+        try:
+            native = self._worlds.save(index)
+        except _sim.NetworkError as error:
+            raise StateError("save", str(error)) from None
+        return WorldState(native, python, self._preset, self.max_agents)
 
     def restore(self, index: int, state: WorldState) -> None:
         """Put a saved world back; it continues identically. :meth:`observe` refreshes the arrays.

@@ -22,17 +22,17 @@ pub fn network(text: &str) -> PyResult<NetworkSpec> {
     NetworkSpec::from_json(text).map_err(value_error)
 }
 
+pyo3::create_exception!(orbitcc._sim, NetworkError, PyValueError, "A network that the simulator cannot play or copy.");
+
 pub fn spec_error(error: SpecError) -> PyErr {
-    value_error(error)
+    NetworkError::new_err(error.to_string())
 }
 
 /// An error for a world whose hosts are not the simulator's.
 pub fn only_simulated(world: &World) -> PyResult<()> {
     match (world.has_kernel_hosts(), world.has_guests()) {
-        (true, _) => Err(value_error("an emulated network cannot be copied, because its hosts are real")),
-        (_, true) => {
-            Err(value_error("a network with flows of QUIC cannot be copied: quinn's connections have no copies"))
-        }
+        (true, _) => Err(NetworkError::new_err("an emulated network cannot be copied, because its hosts are real")),
+        (_, true) => Err(NetworkError::new_err("flows of QUIC cannot be copied: quinn's connections have no copies")),
         _ => Ok(()),
     }
 }

@@ -23,6 +23,7 @@ use pyo3::types::{PyDict, PyTuple};
 fn _sim(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    m.add("NetworkError", py.get_type::<convert::NetworkError>())?;
     m.add("STATISTICS", statistics(py)?)?;
     m.add("FLOW_SERIES", PyTuple::new(py, FLOW_SERIES)?)?;
     m.add("LINK_SERIES", PyTuple::new(py, LINK_SERIES)?)?;

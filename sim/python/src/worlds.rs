@@ -208,6 +208,13 @@ impl Worlds {
         Ok(WorldState { member: member.clone() })
     }
 
+    fn exchange(&mut self, index: usize, other: &Bound<'_, Worlds>, theirs: usize) -> PyResult<()> {
+        let (index, mut other) = (self.index(index)?, other.try_borrow_mut().map_err(value_error)?);
+        let theirs = other.index(theirs)?;
+        std::mem::swap(self.batch.member_mut(index), other.batch.member_mut(theirs));
+        Ok(())
+    }
+
     fn restore(&mut self, index: usize, state: &WorldState) -> PyResult<()> {
         let index = self.index(index)?;
         self.batch.set_member(index, state.member.clone());

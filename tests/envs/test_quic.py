@@ -1,0 +1,120 @@
+"""Flows of QUIC in scenarios, environments and suites. The hosts themselves are tested in sim/quic."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import orbitcc
+from orbitcc.common.errors import OrbitccError
+from orbitcc.envs import scenarios
+from orbitcc.envs.backends.simulator import Recording, simulate
+from orbitcc.envs.description.flows import Flow, Quic
+from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.environments.batch import Batch
+from orbitcc.envs.environments.presets import preset
+from orbitcc.envs.environments.source import EpisodeSource
+from orbitcc.eval import contenders, suites
+
+RATIOS = preset("ratios")
+
+
+def of_dumbbell(*flows: str, duration_s: float = 4.0) -> Scenario:
+    return scenarios.get("dumbbell", duration_s=duration_s).with_flows([Flow.parse(flow) for flow in flows])
+
+
+def test_a_flow_says_its_transport_in_files_texts_and_by_its_controller() -> None:
+    assert Flow.parse("cubic:transport=quic").transport == Quic()
+    assert Flow.parse("quinn-cubic").transport == Quic(), "controllers of quinn have no other"
+    assert Flow(controller="cubic", transport="tcp").transport is None  # type: ignore[arg-type]
+    scenario = of_dumbbell("cubic", "quinn-cubic").override("flows.1.transport", "{kind = 'quic', mtu_bytes = 1300}")
+    again = Scenario.from_toml(scenario.to_toml())
+    assert [flow.transport for flow in again.flows] == [None, Quic(mtu_bytes=1300)]
+    compiled = again.network()["flows"]
+    assert "quic" not in compiled[0]
+    assert compiled[1]["quic"]["mtu"] == 1300
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"controller": "udp", "traffic": {"kind": "cbr", "rate_mbps": 1}, "transport": "quic"}, "transport"),
+        ({"controller": "cubic", "transport": "quick"}, "transport.kind: unknown name 'quick'"),
+        ({"controller": "cubic", "transport": {"kind": "quic", "mtu_bytes": 500}}, "transport.mtu_bytes: 500"),
+        ({"controller": "cubic", "transport": "quic", "receiver": {"kind": "divide", "parts": 2}}, "receiver"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(changes: dict[str, object], says: str) -> None:
+    with pytest.raises(OrbitccError) as raised:
+        Flow.build(changes)
+    assert says in str(raised.value)
+
+
+def test_a_run_beside_tcp_tells_what_quic_tells_and_leaves_out_the_rest(tmp_path: Path) -> None:
+    recording = simulate(of_dumbbell("cubic", "quinn-cubic", duration_s=10.0), record_interval_s=0.1)
+    tcp, quic = recording.flow_totals
+    assert min(tcp["goodput_mbps"], quic["goodput_mbps"]) > 20
+    assert tcp["goodput_mbps"] + quic["goodput_mbps"] < 100 * 1448 / 1480, "together no more than the link"
+    lost = tcp["lost_packets"] + quic["lost_packets"]
+    assert recording.link_totals[0]["dropped_packets"] == pytest.approx(lost, abs=50)
+    assert tcp["retransmitted_packets"] >= 0
+    assert math.isnan(quic["retransmitted_packets"])
+    assert np.isnan(recording.flows["retransmitted_packets"][:, 1]).all()
+    assert 50 <= np.nanmin(recording.flows["rtt_ms"][:, 1]) < 60
+    (tmp_path / "run.npz").write_bytes(recording.to_bytes())
+    again = Recording.load(tmp_path / "run.npz")
+    assert math.isnan(again.flow_totals[1]["retransmitted_packets"])
+
+
+def test_the_same_for_any_number_of_threads_and_for_agents_that_join_late() -> None:
+    specs = [of_dumbbell(f"contender@{k}s", "cubic").with_seed(k).over("quic").compile() for k in range(4)]
+
+    def played(threads: int) -> np.ndarray:
+        batch = Batch(specs, max_agents=1, preset=RATIOS, threads=threads)
+        for index, spec in enumerate(specs):
+            batch.reset(index, spec)
+        batch.observe()
+        seen = [batch.now_s().copy()]
+        for step in range(60):
+            batch.step(np.full((4, 1, 1), np.sin(step), np.float32))
+            seen.append(batch.obs.copy().ravel())
+        return np.concatenate(seen)
+
+    first = played(1)
+    assert [0 < t - k < 0.12 for k, t in enumerate(first[:4])] == [True] * 4, "soon after the agent began"
+    assert np.array_equal(first, played(4))
+
+
+def test_every_view_takes_the_transport() -> None:
+    single = orbitcc.CongestionEnv("dumbbell", transport="quic", preset="ratios", duration_s=2.0)
+    single.reset(seed=1)
+    info = {}
+    for _ in range(40):
+        *_, info = single.step(np.array([0.3], np.float32))
+    assert info["step_goodput_mbps"] > 1
+    with pytest.raises(OrbitccError, match="cannot be copied"):
+        single.save()
+    parallel = orbitcc.parallel_env("dumbbell", transport="quic", preset="ratios", flows=2)
+    observations, _ = parallel.reset(seed=1)
+    assert len(observations) >= 1
+    drawn = scenarios.load("train-leo", {"transport": "quic"})
+    flows = EpisodeSource(drawn).draw(np.random.default_rng(1)).flows
+    assert {flow.transport is not None for flow in flows if flow.controller.name == "external"} == {True}
+    with pytest.raises(OrbitccError, match="needs the statistic packets_out, which QUIC lacks"):
+        orbitcc.CongestionEnv("dumbbell", transport="quic", preset="astraea").reset(seed=1)
+
+
+def test_a_suite_gives_the_transport_to_the_contender_alone() -> None:
+    suite = suites.get("cubic-friendliness", {"transport": "quic"})
+    case = suite.cases("quick", 1)[0]
+    entered = suite.entered(case, contenders.from_controller("reno"))
+    assert {flow.controller.name: flow.transport for flow in entered.flows} == {"reno": Quic(), "cubic": None}
+    plain = suites.get("cubic-friendliness").entered(case, contenders.from_controller("reno"))
+    assert {flow.transport for flow in plain.flows} == {None}
+
+
+def test_what_no_host_of_quic_can_do_is_refused_by_name() -> None:
+    with pytest.raises(OrbitccError, match="asks for news of the path"):
+        simulate(of_dumbbell("leocc:transport=quic"))
+    assert of_dumbbell("quinn-cubic").unsupported("emulator") == ("flows.0.transport", "flows.0.controller")
