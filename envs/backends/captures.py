@@ -10,11 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from orbitcc.common.errors import FileError
+from orbitcc.common.errors import FileError, OrbitccError
 from orbitcc.common.files import set_usual_mode
 
 if TYPE_CHECKING:
     from orbitcc._sim import Simulation
+    from orbitcc.envs.description.flows import Flow
     from orbitcc.envs.description.scenario import Scenario
 
 QLOG_VERSION = "0.3"
@@ -25,7 +26,9 @@ class Captures:
 
     pcap: packets of all flows as their sending hosts see them, IPv4 with the payload cut off. Simulated time 0 is 1,000
     s in the file: the handshake of a flow comes before its first segment.
-    qlog: one trace per TCP flow, JSON of qlog 0.3; packet numbers count the flow's segments in the order of sending.
+    Not for flows of QUIC.
+    qlog: one trace per TCP flow, JSON of qlog 0.3; packet numbers count the flow's segments in the order of sending. Of
+    flows of QUIC quinn's own traces, of both sides.
 
     Use as a context manager; FileError when a file cannot be written.
     """
@@ -36,6 +39,9 @@ class Captures:
         pcap: str | os.PathLike[str] | None = None,
         qlog: str | os.PathLike[str] | None = None,
     ) -> None:
+        quic = [flow.name for flow in scenario.flows if flow.transport is not None]
+        if pcap is not None and quic:
+            raise OrbitccError("--pcap", str(pcap), f"a run without flows of QUIC ({quic[0]}); --qlog logs them")
         self._scenario = scenario
         self._pcap = None if pcap is None else Path(pcap)
         self._qlog = None if qlog is None else Path(qlog)
@@ -64,7 +70,7 @@ class Captures:
             folder = self._qlog.absolute().parent
             with _file_errors(self._qlog):
                 folder.mkdir(parents=True, exist_ok=True)
-                for _ in self._scenario.flows:
+                for _ in 2 * self._scenario.flows:  # of senders, then of receivers
                     self._logs.append(tempfile.TemporaryFile(dir=folder))  # noqa: SIM115
 
     def take(self, simulation: Simulation) -> None:
@@ -103,10 +109,13 @@ class Captures:
                 head = {"qlog_version": QLOG_VERSION, "qlog_format": "JSON", "title": self._scenario.name}
                 out.write(json.dumps(head)[:-1].encode() + b', "traces": [')
                 first = True
-                for flow, log in zip(self._scenario.flows, self._logs, strict=True):
+                vantage = [(flow, side) for side in ("sender", "receiver") for flow in self._scenario.flows]
+                for (flow, side), log in zip(vantage, self._logs, strict=True):
                     if log.tell() == 0:  # not TCP, or never begun
                         continue
-                    out.write((b"" if first else b",\n") + json.dumps(_trace(flow))[:-1].encode() + b', "events": [\n')
+                    out.write(
+                        (b"" if first else b",\n") + json.dumps(_trace(flow, side))[:-1].encode() + b', "events": [\n'
+                    )
                     log.seek(0)
                     separator = b""
                     for line in log:
@@ -123,11 +132,12 @@ class Captures:
                 os.unlink(out.name)
 
 
-def _trace(flow: Any) -> dict[str, Any]:
+def _trace(flow: Flow, side: str) -> dict[str, Any]:
+    protocol = "TCP" if flow.transport is None else "QUIC"
     return {
         "title": f"{flow.name} ({flow.controller})",
-        "vantage_point": {"name": f"sender of {flow.name}", "type": "client"},
-        "common_fields": {"protocol_type": ["TCP"], "time_format": "relative", "reference_time": 0},
+        "vantage_point": {"name": f"{side} of {flow.name}", "type": "client" if side == "sender" else "server"},
+        "common_fields": {"protocol_type": [protocol], "time_format": "relative", "reference_time": 0},
     }
 
 

@@ -1,5 +1,6 @@
 """Flows of QUIC in scenarios, environments and suites. The hosts themselves are tested in sim/quic."""
 
+import json
 import math
 from pathlib import Path
 
@@ -118,3 +119,16 @@ def test_what_no_host_of_quic_can_do_is_refused_by_name() -> None:
     with pytest.raises(OrbitccError, match="asks for news of the path"):
         simulate(of_dumbbell("leocc:transport=quic"))
     assert of_dumbbell("quinn-cubic").unsupported("emulator") == ("flows.0.transport", "flows.0.controller")
+
+
+def test_both_sides_log_in_qlog_and_pcap_is_refused(tmp_path: Path) -> None:
+    scenario = of_dumbbell("cubic", "quinn-cubic", duration_s=0.5)
+    simulate(scenario, qlog=tmp_path / "run.qlog")
+    traces = json.loads((tmp_path / "run.qlog").read_text())["traces"]
+    assert [trace["vantage_point"]["type"] for trace in traces] == ["client", "client", "server"]
+    sent, received = ([event["name"] for event in trace["events"]] for trace in traces[1:])
+    assert sent.count("transport:packet_sent") > received.count("transport:packet_received") > 100, (
+        "some are on the way"
+    )
+    with pytest.raises(OrbitccError, match="a run without flows of QUIC"):
+        simulate(scenario, pcap=tmp_path / "run.pcap")

@@ -30,7 +30,7 @@ pub fn spec_error(error: SpecError) -> PyErr {
 
 /// An error for a world whose hosts are not the simulator's.
 pub fn only_simulated(world: &World) -> PyResult<()> {
-    match (world.has_kernel_hosts(), world.has_guests()) {
+    match (world.has_kernel_hosts(), world.guests().is_some()) {
         (true, _) => Err(NetworkError::new_err("an emulated network cannot be copied, because its hosts are real")),
         (_, true) => Err(NetworkError::new_err("flows of QUIC cannot be copied: quinn's connections have no copies")),
         _ => Ok(()),

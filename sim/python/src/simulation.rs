@@ -96,6 +96,9 @@ impl Simulation {
         let capture = capture.then(|| pcap::Writer::new(spec.flows.len(), spec.tcp.header_bytes));
         let Some(path) = emulator else {
             crate::emulator::host(&spec, &mut world).map_err(convert::spec_error)?;
+            if let (Some(guests), true) = (world.guests(), capture.is_some()) {
+                guests.lock().expect("no panic").log();
+            }
             return Ok(Simulation { world, emulator: None, capture });
         };
         if capture.is_some() {
@@ -149,12 +152,22 @@ impl Simulation {
         let Some(writer) = &mut self.capture else {
             return Err(convert::value_error("capture = False: nothing was captured"));
         };
-        let (mut packets, mut logs) = (Vec::new(), vec![String::new(); self.world.flows().len()]);
+        let flows = self.world.flows().len();
+        // Of senders, then of receivers, which log in QUIC alone.
+        let (mut packets, mut logs) = (Vec::new(), vec![String::new(); 2 * flows]);
         for event in self.world.take_captured() {
             writer.write(&event, &mut packets);
             let log = &mut logs[event.flow as usize];
             if qlog::write(&event, log) {
                 log.push('\n');
+            }
+        }
+        if let Some(guests) = self.world.guests() {
+            let mut guests = guests.lock().expect("no panic");
+            for flow in 0..flows {
+                for (log, written) in [flow, flows + flow].into_iter().zip(guests.take_logs(flow)) {
+                    qlog::append_records(&written, &mut logs[log]);
+                }
             }
         }
         Ok((PyBytes::new(py, &packets), logs.iter().map(|log| PyBytes::new(py, log.as_bytes())).collect()))

@@ -1,5 +1,6 @@
 //! One flow's hosts: a client that sends a stream, and the server that receives it.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,8 +16,8 @@ use quinn_proto::coding::Codec;
 use quinn_proto::congestion::{BbrConfig, ControllerFactory, CubicConfig, NewRenoConfig};
 use quinn_proto::{
     AckFrequencyConfig, ClientConfig, ConnectionEvent, ConnectionHandle, ConnectionId, ConnectionIdGenerator,
-    DatagramEvent, Dir, EcnCodepoint, Endpoint, EndpointConfig, Event, MtuDiscoveryConfig, ServerConfig, StreamId,
-    TimeSource, TransportConfig, VarInt,
+    DatagramEvent, Dir, EcnCodepoint, Endpoint, EndpointConfig, Event, MtuDiscoveryConfig, QlogConfig, ServerConfig,
+    StreamId, TimeSource, TransportConfig, VarInt,
 };
 
 use crate::crypto;
@@ -96,6 +97,29 @@ impl Side {
     }
 }
 
+/// What one side logs.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("a log does not panic").write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    /// Let connections of this configuration write into it.
+    fn attach(&self, zero: Instant, config: &mut TransportConfig) {
+        let mut log = QlogConfig::default();
+        log.writer(Box::new(self.clone())).start_time(zero);
+        config.qlog_stream(log.into_stream());
+    }
+}
+
 pub struct Connection {
     zero: Instant,
     quic: QuicSpec,
@@ -117,6 +141,8 @@ pub struct Connection {
     next_departure: Nanos,
     pub timer: Nanos,
     buffer: Vec<u8>,
+    /// Of the client and of the server; empty unless they are wanted.
+    logs: [Log; 2],
 }
 
 const CLIENT: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 0, 0, 1), 40_000);
@@ -185,7 +211,14 @@ fn of_quinn(name: &str, initial_window: u64) -> Option<Arc<dyn ControllerFactory
 
 impl Connection {
     /// The flow starts at `now`; `sender` has its controller, if it is one of ours.
-    pub fn new(network: &NetworkSpec, flow: usize, sender: &Sender, zero: Instant, now: Instant) -> Connection {
+    pub fn new(
+        network: &NetworkSpec,
+        flow: usize,
+        sender: &Sender,
+        zero: Instant,
+        now: Instant,
+        wants_logs: bool,
+    ) -> Connection {
         let spec = &network.flows[flow];
         let quic = spec.quic.expect("a flow of QUIC");
         let theirs = of_quinn(&spec.controller.name, quic.initial_window);
@@ -204,17 +237,23 @@ impl Connection {
             config.max_udp_payload_size(quic.mtu.max(1_472)).expect("validated");
             Endpoint::new(Arc::new(config), server, true, None)
         };
+        let logs = [Log::default(), Log::default()];
+        let configured = |controller, log: &Log| {
+            let mut config = transport(&quic, controller);
+            if wants_logs {
+                log.attach(zero, &mut config);
+            }
+            Arc::new(config)
+        };
         let known = quic.resume.then(|| remembered(&quic));
         let mut server = ServerConfig::new(Arc::new(crypto::Config { known: known.clone() }), Arc::new(crypto::Tokens));
-        server
-            .transport_config(Arc::new(transport(&quic, Arc::new(NewRenoConfig::default()))))
-            .time_source(Arc::new(Epoch));
+        server.transport_config(configured(Arc::new(NewRenoConfig::default()), &logs[1])).time_source(Arc::new(Epoch));
         let mut client = ClientConfig::new(Arc::new(crypto::Config { known }));
         let (first, mut ids) = (endpoint(None), Ids(network.seed ^ flow as u64));
         let destination = ids.generate_cid();
         client
             .initial_dst_cid_provider(Arc::new(move || destination))
-            .transport_config(Arc::new(transport(&quic, Arc::new(Watching { theirs, ledger: ledger.clone() }))));
+            .transport_config(configured(Arc::new(Watching { theirs, ledger: ledger.clone() }), &logs[0]));
         let mut client_side = Side::new(first);
         let connected = client_side.endpoint.connect(now, client, SocketAddr::from(SERVER), "server");
         client_side.connection = Some(connected.expect("a valid configuration"));
@@ -241,7 +280,13 @@ impl Connection {
             next_departure: Nanos::ZERO,
             timer: Nanos::MAX,
             buffer: Vec::new(),
+            logs,
         }
+    }
+
+    /// What client and server have logged since the last call.
+    pub fn take_logs(&self) -> [Vec<u8>; 2] {
+        self.logs.each_ref().map(|log| std::mem::take(&mut *log.0.lock().expect("a log does not panic")))
     }
 
     /// The application's bytes in a full packet.

@@ -45,6 +45,7 @@ pub struct Hosts {
     /// Bytes that a link counts on top of a packet's own.
     overhead: u32,
     network: Arc<NetworkSpec>,
+    logs: bool,
 }
 
 /// Give the flows of QUIC in `world`, which is that of `spec`, their hosts.
@@ -63,6 +64,7 @@ pub fn host(spec: &NetworkSpec, world: &mut World) {
         on_the_way: Vec::new(),
         overhead: UDP_HEADERS + frame,
         network: Arc::new(network),
+        logs: false,
     })));
 }
 
@@ -100,7 +102,7 @@ impl Hosts {
     fn start(&mut self, world: &mut World, flow: usize) {
         let now = world.now();
         let at = self.zero + Duration::from_nanos(now.0);
-        let connection = Connection::new(&self.network, flow, &world.flows()[flow].sender, self.zero, at);
+        let connection = Connection::new(&self.network, flow, &world.flows()[flow].sender, self.zero, at, self.logs);
         self.connections[flow] = Some(connection);
     }
 }
@@ -149,6 +151,14 @@ impl Guests for Hosts {
             }
             self.drive(world, flow);
         }
+    }
+
+    fn log(&mut self) {
+        self.logs = true;
+    }
+
+    fn take_logs(&mut self, flow: usize) -> [Vec<u8>; 2] {
+        self.connections[flow].as_ref().map(Connection::take_logs).unwrap_or_default()
     }
 
     fn read(&mut self, flow: usize, reading: &mut FlowReading) {

@@ -39,6 +39,12 @@ pub trait Guests: Send {
     /// Serve the timers that are due.
     fn on_timers(&mut self, world: &mut World);
 
+    /// Log every connection that starts from now on.
+    fn log(&mut self);
+
+    /// What the sender and the receiver of a flow have logged since the last call, as JSON-SEQ of qlog.
+    fn take_logs(&mut self, flow: usize) -> [Vec<u8>; 2];
+
     /// What the flow's hosts know now; acknowledgements are those since the reading before.
     fn read(&mut self, flow: usize, reading: &mut FlowReading);
 }
@@ -57,9 +63,9 @@ impl World {
         self.guests = Some(Box::new(Guesthouse { hosts, calls: VecDeque::new() }));
     }
 
-    /// Does it have hosts of another stack, in virtual time?
-    pub fn has_guests(&self) -> bool {
-        self.guests.is_some()
+    /// The hosts, if they are another stack's.
+    pub fn guests(&self) -> Option<Arc<Mutex<dyn Guests>>> {
+        self.guests.as_ref().map(|guests| guests.hosts.clone())
     }
 
     pub(super) fn call_guest(&mut self, flow: usize, call: Call) {

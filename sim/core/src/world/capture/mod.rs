@@ -269,6 +269,7 @@ impl World {
         let (now, flow) = (self.now, &self.flows[i]);
         if let Some(capture) = &mut self.capture
             && !flow.datagram
+            && !flow.hosted
         {
             let (window, window_scale) = (flow.receiver.initial_window(), flow.receiver.window_scale());
             let (mss, ecn, ect) = (flow.sender.conn.mss, flow.sender.ecn(), flow.sender.ect());

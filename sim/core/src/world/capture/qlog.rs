@@ -22,6 +22,17 @@ fn ecn(marks: Marks) -> &'static str {
     }
 }
 
+/// Add the events of JSON-SEQ text of qlog, one per line, without the record that describes the trace.
+pub fn append_records(text: &[u8], out: &mut String) {
+    for record in String::from_utf8_lossy(text).split('\u{1e}') {
+        let record = record.trim();
+        if !record.is_empty() && !record.contains("\"qlog_version\"") {
+            out.push_str(record);
+            out.push('\n');
+        }
+    }
+}
+
 /// The event as JSON text, if it is one of qlog's; times in milliseconds.
 pub fn write(event: &Event, out: &mut String) -> bool {
     let start = out.len();
