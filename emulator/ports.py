@@ -6,12 +6,28 @@ import json
 import struct
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from orbitcc.common.errors import OrbitccError
 
-_FINISH = 3
+_READ, _FINISH = 1, 3
+_FLOW_WORDS, _LINK_WORDS = 32, 10
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What has passed: at_s from the start; payload of TCP and UDP that came out at the second place and at the first;
+    packets that went in at the first place, and those of them that were lost; smoothed RTT (0: none yet), without the
+    hosts; bytes in all queues that lead to the second place."""
+
+    at_s: float
+    payload_bytes: tuple[int, int]
+    sent_packets: int
+    lost_packets: int
+    srtt_ms: float
+    queue_bytes: int
 
 
 class Ports:
@@ -45,6 +61,20 @@ class Ports:
         except OrbitccError:
             self.kill()
             raise
+
+    def read(self) -> Carried:
+        """What has passed by now; OrbitccError if the emulator has ended."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(struct.pack("<QQQQ", _READ, 0, 0, 0))
+            self._process.stdin.flush()
+            answer = self._answer()
+        except OSError as error:
+            raise OrbitccError(self._field, "emulated", f"an emulator that runs ({error})") from None
+        # As in `wire::pack`, `FlowReading::to_words` and `LinkReading::to_words`.
+        _, at_ns, _, _, *words = struct.unpack(f"<{len(answer) // 8}Q", answer)
+        flow, links = words[:_FLOW_WORDS], words[_FLOW_WORDS:]
+        return Carried(at_ns / 1e9, (flow[1], flow[31]), flow[2], flow[4], flow[11] / 1e3, sum(links[5::_LINK_WORDS]))
 
     def finish(self) -> dict[str, Any] | None:
         """Stop, and report how punctual it was; None if it was killed."""

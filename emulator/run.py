@@ -10,7 +10,7 @@ import numpy as np
 
 from orbitcc.common.errors import OrbitccError
 from orbitcc.common.numbers import checked_number
-from orbitcc.emulator import needs
+from orbitcc.emulator import needs, programs
 from orbitcc.envs import controllers
 from orbitcc.envs.backends.simulator import PARTS, Recording
 from orbitcc.envs.description import support
@@ -22,6 +22,9 @@ UNKNOWN = ("rtt_ms", "spurious_rtos", "tail_probes")
 
 TOLD_OF_AGENTS = "lost_packets"
 """Series that it supplies only for flows of our own program."""
+
+OF_HOSTS = ("cwnd_packets", "ssthresh_packets", "pacing_mbps", "retransmitted_packets")
+"""Series that the packets of somebody else's program do not tell."""
 
 
 def emulate(
@@ -45,41 +48,53 @@ def emulate(
         checked_number(record_interval_s, 1e-3, scenario.duration_s, "s")
     except OrbitccError as error:
         raise error.at("interval") from None
-    driven = _driven(scenario)
+    ours = programs.with_flows_of_ours(scenario)
+    foreign = [programs.is_program(flow) for flow in scenario.flows]
+    driven = _driven(ours)
     binary = needs.ready_program(agents=any(driven))
-    try:
-        simulation = _sim.Simulation(
-            scenario.compile(),
-            record_interval_ns=ns(record_interval_s),
-            policies=scenario.policies(),
-            emulator=binary,
-        )
-        end = simulation.duration_ns
-        for part in range(1, PARTS + 1):
-            simulation.run_until(end * part // PARTS)
-            if progress is not None:
-                progress(part / PARTS)
-        report = json.loads(simulation.finish())
-    except OrbitccError:
-        raise
-    except ValueError as error:
-        raise OrbitccError("scenario", scenario.name, f"a network this machine can emulate: {error}") from None
+    report: dict[str, Any] = {}
+    while not report:
+        try:
+            simulation = _sim.Simulation(
+                ours.compile(),
+                record_interval_ns=ns(record_interval_s),
+                policies=ours.policies(),
+                emulator=binary,
+                programs=json.dumps(programs.setup(scenario)),
+            )
+            end = simulation.duration_ns
+            for part in range(1, PARTS + 1):
+                simulation.run_until(end * part // PARTS)
+                if progress is not None:
+                    progress(part / PARTS)
+            report = json.loads(simulation.finish())
+        except OrbitccError:
+            raise
+        except ValueError as error:
+            if not programs.refused(scenario, error):
+                raise OrbitccError("scenario", scenario.name, f"a network this machine can emulate: {error}") from None
+    programs.check(report["programs"])
     series = simulation.recording()
     flows = {name: values for name, values in series["flows"].items() if name not in UNKNOWN}
-    if any(driven):
-        flows[TOLD_OF_AGENTS] = np.where(driven, flows[TOLD_OF_AGENTS], np.nan)
+    told = [agent or program for agent, program in zip(driven, foreign, strict=True)]
+    if any(told):
+        flows[TOLD_OF_AGENTS] = np.where(told, flows[TOLD_OF_AGENTS], np.nan)
     else:
         del flows[TOLD_OF_AGENTS]
+    flows.update({name: np.where(foreign, np.nan, flows[name]) for name in OF_HOSTS if any(foreign)})
     totals = simulation.flow_totals()
-    for total, downloads, agent in zip(totals, report["hosts"]["downloads"], driven, strict=True):
+    for i, (total, downloads) in enumerate(zip(totals, report["hosts"]["downloads"], strict=True)):
         total["objects"] = [tuple(download) for download in downloads]
-        total.update(dict.fromkeys(UNKNOWN if agent else (*UNKNOWN, TOLD_OF_AGENTS), float("nan")))
+        unknown = (*UNKNOWN, *(() if told[i] else (TOLD_OF_AGENTS,)))
+        unknown += ("retransmitted_packets", "rtos") if foreign[i] else ()
+        total.update(dict.fromkeys(unknown, float("nan")))
         del total["rtt_ms"]
     emulation = {
         "lateness": report["links"].pop("lateness"),
         "overruns": simulation.overruns,
         "links": report["links"],
         "hosts": {key: value for key, value in report["hosts"].items() if key != "downloads"},
+        **({"programs": report["programs"]} if any(foreign) else {}),
     }
     return Recording(
         scenario=scenario,
@@ -96,6 +111,7 @@ def refuse(scenario: Scenario, *, plain: bool) -> None:
     """OrbitccError for the first field that cannot be honoured; plain: there is no environment that acts."""
     for field in support.beyond_kernel(scenario.sim, scenario.flows):
         raise OrbitccError(field, _value(scenario, field), "what this kernel can do (docs/emulation.md)")
+    programs.setup(scenario)
     for i, flow in enumerate(scenario.flows if plain else ()):
         if flow.controller.name == "external":
             raise OrbitccError(f"flows.{i}.controller", "external", "a controller that runs by itself (choose one)")

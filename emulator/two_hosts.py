@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+import signal
 import subprocess
 from collections.abc import Sequence
 from types import TracebackType
@@ -11,7 +13,7 @@ from typing import Any
 
 from orbitcc.common.errors import OrbitccError
 from orbitcc.emulator import needs
-from orbitcc.emulator.ports import Ports
+from orbitcc.emulator.ports import Carried, Ports
 from orbitcc.envs.description.flows import Cbr, ControllerSpec, Flow
 from orbitcc.envs.description.scenario import Scenario
 
@@ -65,12 +67,31 @@ class TwoHosts:
         if self._ports is not None:
             self._ports.kill()
         for name in self.names:
+            left = subprocess.run(["ip", "netns", "pids", name], check=False, capture_output=True, text=True)
+            for process in left.stdout.split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(process), signal.SIGKILL)
             subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
 
     def start(self) -> None:
         """Start the clock of the links."""
         places = [{"namespace": f"/run/netns/{name}", "device": "path"} for name in self.names]
         self._ports = Ports(self._binary, self._network, places, "links.0")
+
+    def read(self) -> Carried:
+        """What has passed since the start: forward is from `SENDER` to `RECEIVER`."""
+        assert self._ports is not None
+        return self._ports.read()
+
+    def default_route(self, host: str, gateway: str) -> None:
+        """Let everything else that this host sends take the links, too. The other host forwards nothing."""
+        _run("ip", "-n", self.names[host == RECEIVER], "route", "add", "default", "via", gateway)
+
+    def listens(self, host: str) -> bool:
+        """Does a program of this host wait at any port, for connections or datagrams?"""
+        tables = [f"/proc/net/{kind}" for kind in ("tcp", "tcp6", "udp", "udp6")]
+        rows = subprocess.run(self.command(host, "cat", *tables), capture_output=True, text=True).stdout.splitlines()
+        return any(row.split()[3] in ("0A", "07") for row in rows)  # of TCP, LISTEN; of UDP, not connected
 
     def command(self, host: str, *words: str) -> list[str]:
         """The command line that runs `words` on this host."""

@@ -25,6 +25,9 @@ EXTERNAL = "external"
 CONTENDER = "contender"
 """The name of `external` in scenario files: a placeholder for whoever is evaluated, run or trained there."""
 
+PROGRAM = "program"
+"""The controller of flows whose hosts are programs of somebody else, which only the emulator runs."""
+
 AnyPolicy: TypeAlias = "Policy | FixedPolicy | PythonPolicy"
 """A policy that drives flows inside the simulator: a neural network, or a policy in Python."""
 
@@ -172,5 +175,21 @@ register(
                 high=1.0,
             )
         },
+    )
+)
+
+
+def _no_program(params: dict[str, Any]) -> Made:
+    raise OrbitccError("controller", PROGRAM, "a run with --backend emulator: only there is a program's TCP or QUIC")
+
+
+register(
+    ControllerInfo(
+        name=PROGRAM,
+        kind="internal",
+        description="a client and a server of somebody else; of --program and --server",
+        make=_no_program,
+        params={key: Param("", f"of a program: its {key}") for key in ("name", "client", "server")},
+        called=lambda params: str(params.get("name", "")),
     )
 )

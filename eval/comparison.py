@@ -13,6 +13,7 @@ import numpy as np
 from orbitcc.common import code
 from orbitcc.common.errors import FileError, MissingError, OrbitccError, StateError, UnknownNameError
 from orbitcc.common.files import parse_json, read_text
+from orbitcc.envs.controllers import PROGRAM
 from orbitcc.eval import suites
 from orbitcc.eval.front import SHARES, low_share
 from orbitcc.eval.results import PLAN, CaseKey, Row, load_rows, value_of
@@ -138,7 +139,7 @@ def _chosen(rows: Mapping[str, Mapping[str, Runs]], names: Sequence[str], option
         for suite, found in rows.items()
     }
     for found in chosen.values():
-        untrained = [key for key in found if "#" not in key]
+        untrained = [key for key in found if next(iter(found[key].values()))["controller"] == PROGRAM or "#" not in key]
         if len(found) > 1 and untrained:
             raise OrbitccError(option, untrained[0], "a single contender, or policies, one for each training seed")
     return {suite: found for suite, found in chosen.items() if found}

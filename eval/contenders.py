@@ -14,6 +14,8 @@ from orbitcc.envs import controllers
 from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 
+SIMULATED = "@simulator"
+
 
 @dataclass(frozen=True)
 class Contender:
@@ -21,7 +23,8 @@ class Contender:
 
     label: what people read, unique within the results. digest: of a policy's files or source, so that a policy that was
     trained or written anew is another contender under the same name; empty for classical controllers. family: the
-    observation of a checkpoint.
+    observation of a checkpoint. simulated: it runs in the simulator, whatever the backend of the others is; its label
+    ends with `@simulator`.
     """
 
     label: str
@@ -29,11 +32,14 @@ class Contender:
     params: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
     family: str = ""
+    simulated: bool = False
 
     @property
     def key(self) -> str:
         """Identifies the contender in stored results; a policy is identified by its weights."""
-        return f"{self.label.split(' ')[0]}#{self.digest}" if self.digest else spec_text(self.controller, self.params)
+        if self.digest:
+            return f"{self.label.split(' ')[0]}#{self.digest}"
+        return spec_text(self.controller, self.params) + (SIMULATED if self.simulated else "")
 
     @property
     def design(self) -> str:
@@ -42,7 +48,7 @@ class Contender:
             return self.key
         params = controllers.check(self.controller, self.params)
         hosts = {key: params.get(key) for key in controllers.HOST_PARAMS}
-        return json.dumps([controllers.make(self.controller, params)[0], hosts], sort_keys=True)
+        return json.dumps([controllers.make(self.controller, params)[0], hosts, self.simulated], sort_keys=True)
 
     def take_all(self, scenario: Scenario) -> Scenario:
         """The scenario with every flow driven by this contender and named after it."""
@@ -134,9 +140,26 @@ def _as_trained(name_or_path: str) -> Contender:
     return Contender(loaded.card.name, "policy", {"path": name_or_path}, digest, family)
 
 
-def line_up(controller_texts: Sequence[str], policies: Sequence[str]) -> list[Contender]:
-    """The contenders of the results, with distinct labels. Raises OrbitccError for wrong or repeated ones."""
+def from_program(spec: ControllerSpec) -> Contender:
+    """A program with its server (:func:`orbitcc.emulator.programs.specs`); other commands are another contender."""
+    digest = hashlib.sha256(repr(sorted(spec.params.items())).encode()).hexdigest()[:12]
+    return Contender(str(spec.params["name"]), spec.name, dict(spec.params), digest)
+
+
+def line_up(
+    controller_texts: Sequence[str],
+    policies: Sequence[str],
+    programs: Sequence[ControllerSpec] = (),
+    *,
+    beside_simulator: bool = False,
+) -> list[Contender]:
+    """The contenders of the results, with distinct labels. Raises OrbitccError for wrong or repeated ones.
+
+    beside_simulator: controllers and policies follow once more, simulated.
+    """
     found = [from_controller(text) for text in controller_texts] + [from_policy(text) for text in policies]
+    again = [replace(c, label=c.label + SIMULATED, simulated=True) for c in found if beside_simulator]
+    found += [*(from_program(spec) for spec in programs), *again]
     designs = [contender.design for contender in found]
     for contender in found:
         if designs.count(contender.design) > 1:

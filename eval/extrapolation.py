@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from orbitcc.envs.controllers import PROGRAM
 from orbitcc.envs.description.links import Bernoulli, GilbertElliott, Link, LoadLoss, Loss
 from orbitcc.envs.description.model import points_of
 from orbitcc.envs.description.queues import DropTailBytes, Red, Viasat
@@ -17,7 +18,7 @@ def warnings(results: Results) -> list[str]:
     """Sentences on policies of the results that are evaluated outside their training range, or on the links on which
     they were trained.
 
-    A policy in Python has no model card.
+    A policy in Python, and a program, have no model card.
     """
     from orbitcc.agents import checkpoint
     from orbitcc.agents.python_policy import is_python_policy
@@ -27,7 +28,7 @@ def warnings(results: Results) -> list[str]:
     met, links = conditions(case.scenario for case in cases), {case.scenario.links_digest for case in cases}
     for contender in results.contenders:
         source = str(contender.params.get("path", contender.controller))
-        if not contender.digest or is_python_policy(source):
+        if not contender.digest or contender.controller == PROGRAM or is_python_policy(source):
             continue
         card = checkpoint.load(source).card
         outside = []

@@ -23,7 +23,7 @@ from orbitcc.agents.runs.folders import settle
 from orbitcc.common.errors import FileContentError, FileError, OrbitccError
 from orbitcc.common.files import MB, MOST_TABLE, atomic_write_text, open_regular, parse_json, read_bytes
 from orbitcc.common.names import csv_text
-from orbitcc.eval.contenders import Contender, spec_text
+from orbitcc.eval.contenders import SIMULATED, Contender, spec_text
 from orbitcc.eval.statistics import Estimate, median_estimate, paired_difference
 
 if TYPE_CHECKING:
@@ -274,7 +274,8 @@ def opened(results: Results, resume: bool) -> Iterator[tuple[IO[bytes], list[Row
         for row in rows:
             if row["suite"] != results.suite.name:
                 raise FileError("out", str(results.out_dir), f"a folder of {row['suite']!r}: one suite per folder")
-            if row["version"].endswith(".emulator") != results.version.endswith(".emulator"):
+            emulated = row["version"].endswith(".emulator") or SIMULATED in row["contender"]
+            if emulated != results.version.endswith(".emulator"):
                 raise FileError("out", str(results.out_dir), "a folder of runs on this backend: one backend per folder")
         for folder in (results.out_dir, results.out_dir / "series", results.out_dir / "figures"):
             settle(folder)

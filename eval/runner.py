@@ -103,15 +103,23 @@ def run_suite(
         ray = cluster.find(ray)  # before anything is written
     results = Results(suite, list(contenders), profile, count, Path(out_dir), version, command)
     cases = suite.cases(profile, count)
+    versions = {c.key: provenance.version() if c.simulated else version for c in contenders}
     for contender in contenders:
         try:
             entered = suite.entered(cases[0], contender)  # one that does not fit is refused before anything is written
-            if backend == "emulator":
+            if backend == "emulator" and not contender.simulated:
                 refuse(entered, plain=True)
         except OrbitccError as error:
             raise error.under(contender.label) from None
     tasks = [
-        Task(suite, case, c, results.version, results.series_path(c, case) if suite.shows(case) else None, backend)
+        Task(
+            suite,
+            case,
+            c,
+            versions[c.key],
+            results.series_path(c, case) if suite.shows(case) else None,
+            "simulator" if c.simulated else backend,
+        )
         for case in cases  # by case, so that an interrupted results has all contenders on the same cases
         for c in contenders
     ]
@@ -123,7 +131,8 @@ def run_suite(
         finished = {
             key: row
             for row in known
-            if row["version"] == results.version and row["point"] == points.get(key := store.key_of(row), row["point"])
+            if row["version"] == versions.get(row["contender"])
+            and row["point"] == points.get(key := store.key_of(row), row["point"])
         }
         missing = [
             task

@@ -115,6 +115,8 @@ class Simulation:
     policies: for flows whose controller is `{"name": "policy", "params": {"policy": KEY}}`.
     emulator: path of `orbitcc-emulator`: the network is played with real packets and this kernel's TCP, its clock
     starts when this returns, and it is neither copied nor the same twice.
+    programs: JSON text, the clients and servers of somebody else that take the place of flows there
+    (`emulator.programs`).
     capture: keep what passes the senders' hosts for `take_captured`; ValueError with an emulator.
     """
 
@@ -125,6 +127,7 @@ class Simulation:
         record_interval_ns: int = 0,
         policies: Mapping[str, Policy | FixedPolicy | PythonPolicy] | None = None,
         emulator: str | None = None,
+        programs: str = "[]",
         capture: bool = False,
     ) -> None: ...
     @property

@@ -23,6 +23,7 @@ from orbitcc.commands import (
     eval_,
     fit,
     import_,
+    link,
     list_,
     mininet_,
     path,
@@ -42,7 +43,7 @@ GROUPS = {
     "Start": ("demo", "list", "run", "scenario", "fit", "path"),
     "Train": ("train", "tune", "policy", "import", "dataset"),
     "Evaluate": ("eval", "score", "compare", "assess", "search", "reproduce", "trace"),
-    "Machine": ("doctor", "deploy", "undeploy", "cluster", "mininet", "bench"),
+    "Machine": ("doctor", "deploy", "undeploy", "cluster", "mininet", "link", "bench"),
 }
 """Headings of `orbitcc --help` and the commands below each."""
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO, errno.ENAMETOOLONG)
@@ -93,6 +94,7 @@ app.command("deploy")(deploy.deploy)
 app.command("undeploy")(deploy.undeploy)
 app.add_typer(cluster.app, name="cluster")
 app.command("mininet")(mininet_.mininet)
+app.command("link")(link.link)
 app.command("bench")(bench.bench)
 
 

@@ -53,8 +53,8 @@ class ControllerSpec(Model):
 
     @property
     def names_code(self) -> bool:
-        """Is this the controller `policy` with `package.module:factory`, a policy of a library, or a download?"""
-        return code.names_code(str(self.params.get("path", "")))
+        """Is this a program, or a policy that is `package.module:factory`, of a library, or a download?"""
+        return self.name == controllers.PROGRAM or code.names_code(str(self.params.get("path", "")))
 
     def __str__(self) -> str:
         return self.name + (":" + ",".join(f"{k}={v}" for k, v in self.params.items()) if self.params else "")
@@ -228,6 +228,10 @@ def _controller(value: Any) -> Any:
         if error.field == "name" and nearest(str(error.value), (*error.known, *own)) == own:
             error.meant = controllers.CONTENDER
         raise error.at(error.field) from None
+    if spec.name == controllers.PROGRAM:
+        raise OrbitccError(
+            "name", spec.name, "a controller: a file cannot name a command; use `contender`, and --program"
+        )
     instead = "; use `contender` here, and name the policy by --policy or --flow (in Python: a ControllerSpec)"
     code.from_file("params.path", str(spec.params.get("path", "")), instead)
     return spec

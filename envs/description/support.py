@@ -89,6 +89,8 @@ def _beyond_kernel(sim: SimSettings, flows: Sequence[Flow]) -> Iterator[str]:
 
 
 def _of_controller(spec: ControllerSpec, ecn: str) -> Iterator[str]:
+    if spec.name == controllers.PROGRAM:
+        return
     native, _ = controllers.make(spec.name, spec.params, "controller")
     name, params = native["name"], native["params"]
     if name in AGENTS or name == "udp":

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 
 from orbitcc.common.errors import FileContentError
+from orbitcc.common.files import read_text
+from orbitcc.envs.description.model import MAX_TIME_S
+from orbitcc.envs.description.queues import MAX_BUFFER_BYTES
+from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.fitting import rates
 from orbitcc.envs.fitting.recordings import Delays, Opportunities, Probes
 
 DELAY_STEP_S = 0.01
 FEWEST_S = 5.0
+REPEATED_S = 3600.0
 MOST_PER_MS = 100.0
 """Numbers that rise more slowly than this many lines per ms are no opportunities: at 1500 bytes, 1.2 Gbit/s."""
 
@@ -39,6 +47,36 @@ def read(text: str, file: str) -> Opportunities | Delays:
 def as_probes(delays: Delays) -> Probes:
     """RTTs on a path with this delay in both directions."""
     return Probes(delays.file, np.arange(delays.owd_ms.size) / 100, 2 * delays.owd_ms, halves=True)
+
+
+def of_mahimahi(downlink: str | os.PathLike[str], uplink: str | os.PathLike[str], delay_ms: float) -> Scenario:
+    """A path of two traces of Mahimahi, which repeat for an hour, with a delay in each direction; queues without limit.
+
+    Downlink is the direction of the data. Each line of a trace is a time in ms when 1500 bytes can leave; rates are
+    means over 0.1 s. Raises FileError for a trace that is none.
+    """
+    ways = {}
+    for way, path in (("downlink", downlink), ("uplink", uplink)):
+        wanted = "a trace of Mahimahi: a time in ms in each line, none before the one above it, and the last above 0"
+        text = read_text(path)
+        if not text.strip() or not is_numbers(text):
+            raise FileContentError(way, os.fspath(path), wanted)
+        at_ms = np.array([float(line) for line in text.split()])
+        if (np.diff(at_ms) < 0).any() or not 0 < at_ms[-1] <= 1e3 * MAX_TIME_S:
+            raise FileContentError(way, os.fspath(path), wanted)
+        # A short one is repeated until it has many bins.
+        span_s = at_ms[-1] / 1e3 * np.ceil(FEWEST_S / (at_ms[-1] / 1e3))
+        steps, _ = rates.of_opportunities(Opportunities(os.fspath(path), at_ms), span_s, find_stalls=False)
+        rounds = np.arange(max(1, int(REPEATED_S / span_s)))[:, None] * span_s
+        t_s, mbps = rates.merged((rounds + steps[0]).ravel(), np.tile(steps[1], len(rounds)))
+        ways[way] = {
+            "rate_mbps": list(zip(np.round(t_s, 6).tolist(), np.round(mbps, 6).tolist(), strict=True)),
+            "delay_ms": delay_ms,
+            "queue": {"kind": "drop_tail_bytes", "limit_bytes": int(MAX_BUFFER_BYTES)},
+        }
+    link = {"name": "path", **ways["downlink"], "reverse": ways["uplink"]}
+    flow = {"controller": "cubic"}
+    return Scenario.build({"name": "mahimahi", "duration_s": REPEATED_S, "links": [link], "flows": [flow]})
 
 
 def _long_enough(seconds: float, file: str) -> None:

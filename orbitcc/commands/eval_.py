@@ -16,8 +16,10 @@ from orbitcc.commands.options import (
     Out,
     Policies,
     Profile,
+    Programs,
     Ray,
     Resume,
+    Servers,
     Trust,
     Workers,
     again,
@@ -48,6 +50,12 @@ def evaluate(
     ],
     controller: Controllers = None,
     policy: Policies = None,
+    program: Programs = None,
+    server: Servers = None,
+    beside_simulator: Annotated[
+        bool,
+        typer.Option("--beside-simulator", help="Run --controller and --policy in the simulator, too: NAME@simulator."),
+    ] = False,
     profile: Profile = "quick",
     runs: Annotated[int | None, typer.Option(help="Runs per contender, instead of the profile's number.")] = None,
     workers: Workers = None,
@@ -69,11 +77,12 @@ def evaluate(
 ) -> None:
     """Evaluate controllers and policies with a suite of experiments: table, CSV, pictures, report.
 
-    Without --controller and --policy: cubic and reno.
+    Without --controller, --policy and --program: cubic and reno.
     """
     from orbitcc.commands.run import settings
     from orbitcc.common import provenance
     from orbitcc.common.errors import StateError
+    from orbitcc.emulator.programs import specs
     from orbitcc.envs.description.flows import parse_value
     from orbitcc.eval import contenders, suites
     from orbitcc.eval.runner import run_suite
@@ -82,7 +91,12 @@ def evaluate(
     chosen = suites.get(suite, {k: parse_value(v) for k, v in settings(changes or []).items()})
     if resume and out is None:
         raise StateError("--resume", "name the folder to continue with --out")
-    line_up = contenders.line_up(controller or ([] if policy else DEFAULT_CONTROLLERS), policy or [])
+    programs = specs(program or [], server or [])
+    backend = "emulator" if programs else backend
+    if beside_simulator and backend != "emulator":
+        raise StateError("--beside-simulator", "it is for --program and --backend emulator")
+    given = controller or ([] if policy or programs else DEFAULT_CONTROLLERS)
+    line_up = contenders.line_up(given, policy or [], programs, beside_simulator=beside_simulator)
     folder = out or new_folder(suite)
     try:
         results = run_suite(

@@ -193,6 +193,23 @@ Controllers = Annotated[
         autocompletion=complete_controller,
     ),
 ]
+Programs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--program",
+        metavar="NAME='COMMAND'",
+        help="A client of yours as a contender, e.g. iperf3='iperf3 -c {server} -p {port} -t {seconds}'; implies "
+        "--backend emulator. Repeatable (docs/programs.md).",
+    ),
+]
+Servers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--server",
+        metavar="[NAME=]'COMMAND'",
+        help="The server of --program NAME, or of all, e.g. 'iperf3 -s -p {port}'. Repeatable.",
+    ),
+]
 Profile = Annotated[str, typer.Option(help="Number of runs: quick, reduced or full.")]
 Workers = Annotated[int | None, typer.Option(help="Processes. Default: one per core.")]
 Ray = Annotated[

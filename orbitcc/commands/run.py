@@ -16,7 +16,9 @@ from orbitcc.commands.options import (
     Backend,
     Changes,
     Policies,
+    Programs,
     ScenarioName,
+    Servers,
     Trust,
     complete_controller,
     order_of,
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from orbitcc.envs.backends.simulator import Recording
-    from orbitcc.envs.description.flows import Flow
+    from orbitcc.envs.description.flows import ControllerSpec, Flow
     from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 
 FLOW_KEYS = (
@@ -65,6 +67,8 @@ def run(
         ),
     ] = None,
     policy: Policies = None,
+    program: Programs = None,
+    server: Servers = None,
     changes: Changes = None,
     seed: Annotated[int | None, typer.Option(help="Seed of noise and losses. Default: the scenario's.")] = None,
     interval: Annotated[
@@ -84,8 +88,11 @@ def run(
     """Run a scenario and print what each flow and link achieved."""
     from orbitcc.common.errors import FileError, OrbitccError
     from orbitcc.common.files import check_place
+    from orbitcc.emulator.programs import specs
     from orbitcc.envs import backends
 
+    programs = specs(program or [], server or [])
+    backend = "emulator" if programs else backend
     play = backends.runner(backend)
     for path in filter(None, (series, plot, pcap, qlog)):
         check_place(path)
@@ -104,8 +111,8 @@ def run(
         from orbitcc.eval.figures.run import plot_run
 
         check_name(plot)
-    order = order_of(ctx, "flow", "policy")
-    chosen = prepare(scenario, flow or [], policy or [], changes or [], seed, order=order)
+    order = order_of(ctx, "flow", "policy", "program")
+    chosen = prepare(scenario, flow or [], policy or [], changes or [], seed, order=order, programs=programs)
     if interval is None:
         interval = 1.0 if plot is None else max(MIN_PLOT_INTERVAL_S, min(1.0, chosen.duration_s / 500))
     with RunProgress(chosen.name) as progress:
@@ -128,11 +135,12 @@ def prepare(
     seed: int | None,
     *,
     order: Sequence[str] = (),
+    programs: Sequence[ControllerSpec] = (),
 ) -> Scenario:
     """The scenario of the command line, with these controllers (`driven`). A distribution is sampled with the seed (1
     without one).
 
-    order: "flow" or "policy" for each of them; what it leaves out follows, flows first.
+    order: "flow", "policy" or "program" for each of them; what it leaves out follows, flows first.
     """
     import numpy as np
 
@@ -144,8 +152,9 @@ def prepare(
     ways = {
         "flow": iter([Flow.parse(text) for text in flows]),
         "policy": iter([Flow(controller=policy_spec(text)) for text in policies]),
+        "program": iter([Flow(controller=spec) for spec in programs]),
     }
-    given = [*(next(ways[kind]) for kind in order), *ways["flow"], *ways["policy"]]
+    given = [*(next(ways[kind]) for kind in order), *ways["flow"], *ways["policy"], *ways["program"]]
     loaded = load(source, changes)
     if seed is not None and not 0 <= seed <= 2**53:
         raise OrbitccError("--seed", seed, "a whole number in [0, 2^53]")
@@ -273,6 +282,7 @@ def print_tables(recording: Recording) -> None:
     from rich.console import Console
 
     from orbitcc.common.names import terminal
+    from orbitcc.envs.controllers import PROGRAM
     from orbitcc.envs.description.scenario import stem
 
     scenario, console = recording.scenario, Console()
@@ -283,7 +293,7 @@ def print_tables(recording: Recording) -> None:
         "flow", "goodput\nMbit/s", "srtt\nms", "p95\nms", "base\nms", "÷\nbase", "sent", "re-sent", "lost", "RTOs"
     )
     for flow, total in zip(scenario.flows, recording.flow_totals, strict=True):
-        only_path = flow.controller.params.keys() == {"path"}
+        only_path = flow.controller.params.keys() == {"path"} or flow.controller.name == PROGRAM
         controller = stem(flow.controller) if only_path else str(flow.controller)
         named_after_it = flow.name.rpartition("-")[0] == controller
         flows.add_row(
@@ -310,6 +320,12 @@ def print_tables(recording: Recording) -> None:
     if any(math.isinf(total["capacity_mbps"]) for total in recording.link_totals):
         console.print("no rate: the link is unlimited, so that it has no queue", style="dim", highlight=False)
     if recording.emulation is not None:
+        for one in recording.emulation.get("programs", ()):
+            console.print(
+                f"{terminal(one['name'])} (flow {one['flow']}): its data come from the {one['data_from']}, "
+                f"{one['data_bytes'] / 1e6:.1f} MB; {one['returned_bytes'] / 1e6:.1f} MB went the other way",
+                highlight=False,
+            )
         late = recording.emulation["lateness"]
         console.print(
             f"emulated: packets left {late['p50_us']:.0f} µs late at the median, {late['p99_us']:.0f} µs at the 99th "

@@ -70,6 +70,7 @@ def problems(line: list[str]) -> Iterator[str]:
         node = node.commands[rest.pop(0)]
     options = {name: option for option in node.params for name in (*option.opts, *option.secondary_opts)}
     positional, k = [], 0
+    rest = rest[: rest.index("--")] if "--" in rest else rest  # the words of another command follow
     while k < len(rest):
         word = rest[k]
         if word.startswith("-"):

@@ -71,6 +71,16 @@ def test_nobody_runs_a_scenario_under_every_controller_of_the_kernel():
     assert told["emulation"]["links"]["real_time_priority"].startswith("no:")
 
 
+@pytest.mark.flows
+def test_nobody_runs_a_program_of_somebody_else():
+    client = """-c 'import socket; s = socket.create_connection(("{server}", {port}))\nwhile 1: s.sendall(bytes(99))'"""
+    server = """-c 'import socket; s = socket.create_server(("", {port})).accept()[0]\nwhile s.recv(9999): pass'"""
+    programs = ("--program", f"mine={sys.executable} {client}", "--server", f"{sys.executable} {server}")
+    done = as_nobody(*orbitcc("run", "dumbbell", "--set", "duration_s=2", *programs, "--json"))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["flows"][0]["goodput_mbps"] > 1
+
+
 def test_nobody_is_told_what_agents_and_mininet_need():
     told = json.loads(as_nobody(*orbitcc("doctor", "--json")).stdout)
     found = {row["need"]: row["found"] for row in told["needs"]}

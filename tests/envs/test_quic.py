@@ -123,7 +123,7 @@ def test_what_no_host_of_quic_can_do_is_refused_by_name() -> None:
 
 def test_both_sides_log_in_qlog_and_pcap_is_refused(tmp_path: Path) -> None:
     scenario = of_dumbbell("cubic", "quinn-cubic", duration_s=0.5)
-    simulate(scenario, qlog=tmp_path / "run.qlog")
+    simulate(scenario, record_interval_s=0.1, qlog=tmp_path / "run.qlog")
     traces = json.loads((tmp_path / "run.qlog").read_text())["traces"]
     assert [trace["vantage_point"]["type"] for trace in traces] == ["client", "client", "server"]
     sent, received = ([event["name"] for event in trace["events"]] for trace in traces[1:])
@@ -131,4 +131,4 @@ def test_both_sides_log_in_qlog_and_pcap_is_refused(tmp_path: Path) -> None:
         "some are on the way"
     )
     with pytest.raises(OrbitccError, match="a run without flows of QUIC"):
-        simulate(scenario, pcap=tmp_path / "run.pcap")
+        simulate(scenario, record_interval_s=0.1, pcap=tmp_path / "run.pcap")

@@ -85,10 +85,14 @@ impl Pool {
         self.packets.len()
     }
 
+    /// The numbers that no packet has now.
+    pub fn free(&self) -> impl Iterator<Item = PacketId> + '_ {
+        let place = |id: PacketId| (id != NONE).then_some(id);
+        std::iter::successors(place(self.free), move |id| place(self.packets[*id as usize].seq))
+    }
+
     /// Packets travelling now, counted: those that have no free place. For tests.
     pub fn in_network(&self) -> usize {
-        let place = |id: PacketId| (id != NONE).then_some(id);
-        let free = std::iter::successors(place(self.free), |id| place(self.packets[*id as usize].seq));
-        self.packets.len() - free.count()
+        self.packets.len() - self.free().count()
     }
 }

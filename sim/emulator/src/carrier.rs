@@ -6,6 +6,8 @@ use std::net::Ipv4Addr;
 
 use orbitcc_core::link::reading::LinkReading;
 use orbitcc_core::spec::{NetworkSpec, SpecError};
+use orbitcc_core::tcp::sender::SenderCounters;
+use orbitcc_core::tcp::sender::kernel_reading::FlowReading;
 use orbitcc_core::time::Nanos;
 use orbitcc_core::world::World;
 
@@ -26,7 +28,56 @@ struct Waiting {
     flow: u32,
     /// Where it will come out.
     port: u8,
+    came: Nanos,
     bytes: Vec<u8>,
+}
+
+/// What the packets of a flow tell of it, without its hosts.
+#[derive(Clone, Copy, Default)]
+struct Crossing {
+    /// Packets on the way to the receivers' port, in and out.
+    sent: u64,
+    arrived: u64,
+    /// Payload that came out at the receivers' port, and at the senders'.
+    received_bytes: u64,
+    returned_bytes: u64,
+    /// How long the latest packet of each direction took.
+    there: Option<Nanos>,
+    back: Option<Nanos>,
+    /// Smoothed as TCP does it (RFC 6298), eightfold.
+    srtt8_ns: u64,
+    least_ns: u64,
+}
+
+impl Crossing {
+    fn add(&mut self, port: u8, delay: Nanos, packet: &[u8]) {
+        if port == 1 {
+            (self.there, self.arrived) = (Some(delay), self.arrived + 1);
+            self.received_bytes += payload_bytes(packet);
+            return;
+        }
+        self.back = Some(delay);
+        self.returned_bytes += payload_bytes(packet);
+        let Some(there) = self.there else { return };
+        let rtt_ns = (there + delay).0;
+        self.least_ns = if self.srtt8_ns == 0 { rtt_ns } else { self.least_ns.min(rtt_ns) };
+        self.srtt8_ns = if self.srtt8_ns == 0 { 8 * rtt_ns } else { self.srtt8_ns - self.srtt8_ns / 8 + rtt_ns };
+    }
+}
+
+/// Bytes of an IP packet behind the headers of IP and of TCP or UDP; of others, none.
+fn payload_bytes(packet: &[u8]) -> u64 {
+    let (protocol, head) = match packet.first().map(|first| first >> 4) {
+        Some(4) => (packet.get(9), usize::from(packet[0] & 15) * 4),
+        Some(6) => (packet.get(6), 40),
+        _ => (None, 0),
+    };
+    let head = match protocol {
+        Some(6) => head + packet.get(head + 12).map_or(0, |offset| usize::from(offset >> 4) * 4),
+        Some(17) => head + 8,
+        _ => packet.len(),
+    };
+    packet.len().saturating_sub(head) as u64
 }
 
 pub struct Carrier {
@@ -37,6 +88,7 @@ pub struct Carrier {
     classes: Classes,
     /// Of each flow: packets that came out at the receivers' port with a mark.
     marked: Vec<u64>,
+    crossings: Vec<Crossing>,
     /// Bytes that a link counts on top of a packet's own.
     overhead: u32,
     /// By the packet's number.
@@ -103,7 +155,18 @@ impl Carrier {
         let overhead = spec.tcp.header_bytes.saturating_sub(52);
         let world = World::carrying(spec)?;
         let (marked, end) = (vec![0; world.flows().len()], spec.duration);
-        Ok(Carrier { marked, world, end, ended: false, classes, overhead, waiting: Vec::new(), strangers: 0 })
+        let crossings = vec![Crossing::default(); marked.len()];
+        Ok(Carrier {
+            marked,
+            crossings,
+            world,
+            end,
+            ended: false,
+            classes,
+            overhead,
+            waiting: Vec::new(),
+            strangers: 0,
+        })
     }
 
     fn run_until(&mut self, now: Nanos) {
@@ -138,10 +201,11 @@ impl Carrier {
         let size = packet.len() as u32 + self.overhead;
         let id = self.world.inject(flow, back, label, size, ecn_of(packet)) as usize;
         while self.waiting.len() < self.world.packet_numbers() {
-            self.waiting.push(Waiting { flow: 0, port: 0, bytes: Vec::new() });
+            self.waiting.push(Waiting { flow: 0, port: 0, came: now, bytes: Vec::new() });
         }
         let waiting = &mut self.waiting[id];
-        (waiting.flow, waiting.port) = (flow as u32, u8::from(!back));
+        (waiting.flow, waiting.port, waiting.came) = (flow as u32, u8::from(!back), now);
+        self.crossings[flow].sent += u64::from(!back);
         waiting.bytes.clear();
         waiting.bytes.extend_from_slice(packet);
     }
@@ -150,11 +214,12 @@ impl Carrier {
     pub fn deliver(&mut self, now: Nanos, mut out: impl FnMut(Nanos, usize, &[u8])) {
         self.run_until(now);
         while let Some((at, id, ecn)) = self.world.take_carried() {
-            let Waiting { flow, port, bytes } = &mut self.waiting[id as usize];
+            let Waiting { flow, port, came, bytes } = &mut self.waiting[id as usize];
             if ecn != ecn_of(bytes) {
                 set_ecn(bytes, ecn);
             }
             self.marked[*flow as usize] += u64::from(*port == 1 && ecn == 3);
+            self.crossings[*flow as usize].add(*port, at.saturating_sub(*came), bytes);
             out(at, usize::from(*port), bytes);
         }
     }
@@ -162,6 +227,31 @@ impl Carrier {
     /// Of each flow: packets that came out at the receivers' port with a mark.
     pub fn marked(&self) -> &[u64] {
         &self.marked
+    }
+
+    /// Readings of flows whose hosts are unknown, from their packets. Lost is what came in, not out, and is not inside.
+    pub fn crossings(&self) -> Vec<FlowReading> {
+        let mut inside = vec![0u64; self.crossings.len()];
+        let mut free = vec![false; self.waiting.len()];
+        self.world.free_numbers().for_each(|id| free[id as usize] = true);
+        for (waiting, _) in self.waiting.iter().zip(free).filter(|(waiting, free)| waiting.port == 1 && !free) {
+            inside[waiting.flow as usize] += 1;
+        }
+        let one = |(c, inside): (&Crossing, u64)| FlowReading {
+            received_bytes: c.received_bytes,
+            returned_bytes: c.returned_bytes,
+            counters: SenderCounters {
+                sent: c.sent,
+                lost: c.sent - c.arrived - inside,
+                acked_bytes: c.received_bytes,
+                ..SenderCounters::default()
+            },
+            srtt_us: (c.srtt8_ns / 8000) as u32,
+            min_rtt_us: (c.least_ns / 1000) as u32,
+            packets_out: inside as u32,
+            ..FlowReading::default()
+        };
+        self.crossings.iter().zip(inside).map(one).collect()
     }
 
     pub fn read_links(&mut self, now: Nanos) -> Vec<LinkReading> {

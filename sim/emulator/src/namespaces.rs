@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use orbitcc_core::spec::{EcnMode, TcpSpec};
 
@@ -14,7 +14,7 @@ use crate::sys::{self, Interface};
 
 /// Packets that may wait for the link process in a device: a window's burst.
 const DEVICE_QUEUE: u32 = 20_000;
-const TUN: &str = "orbitcc0";
+pub const TUN: &str = "orbitcc0";
 
 pub struct Namespace {
     file: File,
@@ -29,6 +29,10 @@ impl Namespace {
     /// One that exists.
     pub fn open(path: &str) -> io::Result<Namespace> {
         Ok(Namespace { file: File::open(path)?, home: Namespace::present()? })
+    }
+
+    pub fn fd(&self) -> RawFd {
+        self.file.as_raw_fd()
     }
 
     /// Do something in it.

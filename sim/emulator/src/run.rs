@@ -1,7 +1,7 @@
 //! One run: set up as told, then do as told until the input ends.
 
 use std::io::{self, BufReader, Read, Stdin, Stdout};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::ExitCode;
 
 use orbitcc_core::spec::{ControllerSpec, FlowSpec, NetworkSpec, NoiseSpec};
@@ -15,6 +15,7 @@ use crate::agents::Agents;
 use crate::carrier::{Carrier, Classes};
 use crate::machine::Machine;
 use crate::namespaces::{self, Namespace};
+use crate::programs::{Program, Programs};
 use crate::server::{LinksRead, Server};
 use crate::setup::Agent;
 use crate::sockets::Socket;
@@ -32,6 +33,8 @@ struct Setup {
     network: NetworkSpec,
     #[serde(default)]
     agents: Vec<Agent>,
+    #[serde(default)]
+    programs: Vec<Program>,
     /// Devices that somebody else made: packets go from one to the other, and there are no flows of our own.
     #[serde(default)]
     ports: Option<[Place; 2]>,
@@ -46,6 +49,7 @@ struct Place {
 }
 
 struct Running {
+    programs: Programs,
     /// Put back last.
     hosts: Option<Hosts>,
     server: Server,
@@ -102,7 +106,7 @@ fn calm(spec: &NetworkSpec) -> NetworkSpec {
 }
 
 fn set_up(text: &[u8]) -> Result<Running, String> {
-    let Setup { network, agents, ports } = serde_json::from_slice(text).map_err(|e| format!("setup: {e}"))?;
+    let Setup { network, agents, programs, ports } = serde_json::from_slice(text).map_err(|e| format!("setup: {e}"))?;
     let network = without_policies(&network);
     network.validate().map_err(|e| e.0)?;
     let said = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
@@ -118,7 +122,7 @@ fn set_up(text: &[u8]) -> Result<Running, String> {
         let zero_ns = sys::clock_ns();
         server.begin(carrier, zero_ns);
         let _machine = Machine::prepare(&[])?;
-        return Ok(Running { hosts: None, server, zero_ns, _machine });
+        return Ok(Running { programs: Programs::default(), hosts: None, server, zero_ns, _machine });
     }
     let controllers: Vec<_> = network.flows.iter().map(|flow| &flow.controller).collect();
     namespaces::become_root().map_err(said("a user namespace"))?;
@@ -127,13 +131,23 @@ fn set_up(text: &[u8]) -> Result<Running, String> {
     let loaded = if agents.is_empty() { None } else { Some(Agents::load(&agents)?) };
     let frame = network.tcp.header_bytes.saturating_sub(OWN_HEADERS);
     let (places, devices) = namespaces::make(&network.tcp, frame).map_err(said("network namespaces"))?;
+    let arrivals = devices.each_ref().map(OwnedFd::try_clone);
     let server = Server::start(devices).map_err(said("links"))?;
     let planned = World::carrying(&network).map_err(|e| e.0)?;
-    let mut hosts = Hosts::new(&network, &planned, &agents, loaded, places).map_err(said("sockets"))?;
+    let mut programs = Programs::start(programs, &planned, &places)?;
+    let mut hosts =
+        Hosts::new(&network, &planned, &agents, &programs.flows(), loaded, places).map_err(said("sockets"))?;
     connect(&mut hosts, &server, &network)?;
+    if programs.flows().iter().any(|i| network.flows[*i].start == Nanos::ZERO) {
+        server.hold();
+        let [a, b] = arrivals;
+        programs.begin(hosts.namespaces(), [a.map_err(said("links"))?, b.map_err(said("links"))?], |i| {
+            network.flows[i].start == Nanos::ZERO
+        })?;
+    }
     let zero_ns = sys::clock_ns();
     server.begin(Carrier::new(&network, Classes::Addresses).map_err(|e| e.0)?, zero_ns);
-    Ok(Running { hosts: Some(hosts), server, zero_ns, _machine: machine })
+    Ok(Running { programs, hosts: Some(hosts), server, zero_ns, _machine: machine })
 }
 
 /// Does this kernel have them? A socket that goes nowhere is asked, which loads modules.
@@ -169,7 +183,7 @@ fn connect(hosts: &mut Hosts, server: &Server, network: &NetworkSpec) -> Result<
 }
 
 fn obey(running: Running, input: &mut BufReader<Stdin>, output: &mut Stdout) -> io::Result<()> {
-    let Running { mut hosts, server, zero_ns, _machine } = running;
+    let Running { mut programs, mut hosts, server, zero_ns, _machine } = running;
     sys::be_punctual();
     sys::go_early();
     let now = || Nanos(sys::clock_ns() - zero_ns);
@@ -177,21 +191,26 @@ fn obey(running: Running, input: &mut BufReader<Stdin>, output: &mut Stdout) -> 
     loop {
         if let Some(hosts) = &mut hosts {
             hosts.advance(now())?;
+            programs.advance(now(), hosts.namespaces());
         }
         if let Some((asked, due)) = awaited
             && due <= now()
         {
-            let mut flows = hosts.as_mut().map_or_else(Vec::new, |hosts| hosts.read_all(zero_ns));
-            let LinksRead { at, links, marked } =
+            let LinksRead { at, links, marked, crossings } =
                 server.read().unwrap_or_else(|| LinksRead { at: now(), ..LinksRead::default() });
+            let mut flows = hosts.as_mut().map_or_else(|| crossings.clone(), |hosts| hosts.read_all(zero_ns));
+            awaited = None;
+            if let Err(text) = programs.read(at, &crossings, &mut flows) {
+                wire::send(output, Err(&text))?;
+                continue;
+            }
             for (flow, packets) in flows.iter_mut().zip(marked) {
                 flow.arrived_marked = packets;
             }
             wire::send(output, Ok(&wire::pack(&Reading { asked, at, flows, links })))?;
-            awaited = None;
         }
         let next = hosts.as_ref().map_or(Nanos::MAX, Hosts::next_event);
-        let next = next.min(awaited.map_or(Nanos::MAX, |(_, due)| due));
+        let next = next.min(programs.next_event()).min(awaited.map_or(Nanos::MAX, |(_, due)| due));
         let left = if input.buffer().is_empty() { next.saturating_sub(now()).0 } else { 0 };
         let poll = hosts.as_ref().map_or(-1, Hosts::poll_fd);
         let [_, told] = sys::wait_readable([poll, io::stdin().as_raw_fd()], left);
@@ -209,8 +228,10 @@ fn obey(running: Running, input: &mut BufReader<Stdin>, output: &mut Stdout) -> 
             }
             Some(Request::Finish) => {
                 let hosts_report = hosts.as_ref().map(Hosts::report);
-                drop(hosts.take());
-                let report = serde_json::json!({"links": server.finish(), "hosts": hosts_report});
+                let programs_report = programs.report();
+                drop((programs, hosts.take()));
+                let report = serde_json::json!({"links": server.finish(), "hosts": hosts_report,
+                    "programs": programs_report});
                 return wire::send(output, Ok(report.to_string().as_bytes()));
             }
             None => return wire::send(output, Err("no such request")),

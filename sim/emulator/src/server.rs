@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use orbitcc_core::link::reading::LinkReading;
+use orbitcc_core::tcp::sender::kernel_reading::FlowReading;
 use orbitcc_core::time::Nanos;
 use serde_json::{Value, json};
 
@@ -18,8 +19,8 @@ const BATCH: usize = 64;
 const LARGEST: usize = 65_536;
 
 enum Order {
-    /// From now on these links, whose time 0 is this time of the clock.
-    Begin(Box<Carrier>, u64),
+    /// From now on these links, whose time 0 is this time of the clock; none: packets wait in the devices.
+    Begin(Option<Box<Carrier>>, u64),
     Read,
 }
 
@@ -29,6 +30,7 @@ pub struct LinksRead {
     pub at: Nanos,
     pub links: Vec<LinkReading>,
     pub marked: Vec<u64>,
+    pub crossings: Vec<FlowReading>,
 }
 
 /// Links at work. They end when this is dropped.
@@ -59,7 +61,12 @@ impl Server {
     }
 
     pub fn begin(&self, carrier: Carrier, zero_ns: u64) {
-        self.order(Order::Begin(Box::new(carrier), zero_ns));
+        self.order(Order::Begin(Some(Box::new(carrier)), zero_ns));
+    }
+
+    /// Carry nothing for now.
+    pub fn hold(&self) {
+        self.order(Order::Begin(None, 0));
     }
 
     pub fn read(&self) -> Option<LinksRead> {
@@ -126,7 +133,8 @@ impl<'a> Serving<'a> {
             self.deliver();
             let due = self.links.as_mut().map_or(Nanos::MAX, Carrier::due);
             let left = if waiting.contains(&true) { 0 } else { due.saturating_sub(self.now()).0 };
-            let [a, b] = self.devices.each_ref().map(AsRawFd::as_raw_fd);
+            let [a, b] =
+                self.devices.each_ref().map(|device| if self.links.is_some() { device.as_raw_fd() } else { -1 });
             let [first, second, ordered] = sys::wait_readable([a, b, self.wake.as_raw_fd()], left);
             waiting = [first, second];
             self.wakes += 1;
@@ -173,7 +181,7 @@ impl<'a> Serving<'a> {
         loop {
             match self.ordered.try_recv() {
                 Ok(Order::Begin(links, zero_ns)) => {
-                    (self.links, self.zero_ns) = (Some(*links), zero_ns);
+                    (self.links, self.zero_ns) = (links.map(|links| *links), zero_ns);
                     self.lateness = Lateness::default();
                 }
                 Ok(Order::Read) => {
@@ -182,6 +190,7 @@ impl<'a> Serving<'a> {
                     let mut read = LinksRead { at: now, ..LinksRead::default() };
                     if let Some(links) = &mut self.links {
                         (read.links, read.marked) = (links.read_links(now), links.marked().to_vec());
+                        read.crossings = links.crossings();
                         self.strangers = links.strangers;
                     }
                     self.send.send(read).ok();

@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::mem;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
@@ -120,6 +121,40 @@ pub fn enter(namespace: &File) -> io::Result<()> {
     check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }).map(|_| ())
 }
 
+/// In a child before it becomes another program: enter the network namespace `network`, and end with this process. The
+/// program gets a PID namespace, so that what it has started ends with it. The first process there and the one outside
+/// wait, and end as it does; the program itself is not the first, on which signals would have no effect.
+pub fn isolate(network: RawFd) -> io::Result<()> {
+    // SAFETY: takes numbers only, after a fork.
+    unsafe {
+        check(libc::setns(network, libc::CLONE_NEWNET))?;
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        check(libc::unshare(libc::CLONE_NEWPID))?;
+        for _ in 0..2 {
+            let child = check(libc::fork())?;
+            if child != 0 {
+                end_as(child);
+            }
+            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        }
+    }
+    Ok(())
+}
+
+/// Wait for a child with no file open, and end with its exit code, or that of a shell after a signal.
+///
+/// # Safety
+/// Only after a fork: it calls nothing but the kernel.
+unsafe fn end_as(child: libc::pid_t) -> ! {
+    // SAFETY: takes numbers and a living one.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 0u32, u32::MAX, 0u32);
+        let mut status = 0;
+        while libc::waitpid(-1, &raw mut status, 0) != child {}
+        libc::_exit(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) })
+    }
+}
+
 /// Lock a file against others, or share it, without waiting.
 pub fn lock(file: &File, alone: bool) -> bool {
     let how = if alone { libc::LOCK_EX } else { libc::LOCK_SH };
@@ -189,41 +224,25 @@ impl Interface {
     pub fn set_queue(&self, packets: u32, burst: u32) -> io::Result<()> {
         const TXQLEN: u16 = 13;
         const GSO_MAX_SEGS: u16 = 40;
+        let index = self.index()?.to_ne_bytes();
+        // struct ifinfomsg: family, type, index, flags, change.
+        let body = [[0; 4], index, [0; 4], [0; 4]].concat();
+        netlink(libc::RTM_NEWLINK, 0, &body, &[(TXQLEN, packets.to_ne_bytes()), (GSO_MAX_SEGS, burst.to_ne_bytes())])
+    }
+
+    fn index(&self) -> io::Result<u32> {
         let name = CString::new(self.name.as_str())?;
         // SAFETY: reads the name.
-        let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-        let mut message = Vec::with_capacity(48);
-        // struct nlmsghdr: length, type, flags, sequence, port; struct ifinfomsg: family, type, index, flags, change.
-        message.extend(48u32.to_ne_bytes());
-        message.extend(libc::RTM_NEWLINK.to_ne_bytes());
-        message.extend(((libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16).to_ne_bytes());
-        message.extend([0; 8]);
-        message.extend([0; 4]);
-        message.extend(index.to_ne_bytes());
-        message.extend([0; 8]);
-        // struct rtattr: length, type; the value.
-        for (kind, value) in [(TXQLEN, packets), (GSO_MAX_SEGS, burst)] {
-            message.extend(8u16.to_ne_bytes());
-            message.extend(kind.to_ne_bytes());
-            message.extend(value.to_ne_bytes());
-        }
-        // SAFETY: a new descriptor that nobody else owns.
-        let socket = unsafe {
-            let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-            OwnedFd::from_raw_fd(check(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE))?)
-        };
-        if !write(socket.as_raw_fd(), &message) {
-            return Err(io::Error::last_os_error());
-        }
-        let mut answer = [0; 1024];
-        // struct nlmsgerr: a header, and the negative error number.
-        match read(socket.as_raw_fd(), &mut answer) {
-            Some(size) if size >= 20 => match i32::from_ne_bytes(answer[16..20].try_into().expect("four bytes")) {
-                0 => Ok(()),
-                error => Err(io::Error::from_raw_os_error(-error)),
-            },
-            _ => Err(io::Error::last_os_error()),
-        }
+        Ok(unsafe { libc::if_nametoindex(name.as_ptr()) })
+    }
+
+    /// Packets to `target` go out here, from our address `source` unless their socket has another one.
+    pub fn route_from(&self, source: Ipv4Addr, target: Ipv4Addr) -> io::Result<()> {
+        // struct rtmsg: family, prefix, source prefix, TOS; table, protocol, scope, type; flags.
+        let body = [[libc::AF_INET as u8, 32, 0, 0], [libc::RT_TABLE_MAIN, 3, libc::RT_SCOPE_LINK, 1], [0; 4]].concat();
+        let device = (libc::RTA_OIF, self.index()?.to_ne_bytes());
+        let rest = [(libc::RTA_DST, target.octets()), (libc::RTA_PREFSRC, source.octets()), device];
+        netlink(libc::RTM_NEWROUTE, libc::NLM_F_CREATE, &body, &rest)
     }
 
     /// Packets to these addresses go out here.
@@ -237,6 +256,39 @@ impl Interface {
             route.rt_dev = name.as_ptr().cast_mut();
             check(libc::ioctl(self.socket.as_raw_fd(), libc::SIOCADDRT, &raw const route)).map(|_| ())
         }
+    }
+}
+
+/// Ask rtnetlink of the present namespace for something: a message of a kind, with attributes.
+fn netlink(kind: u16, flags: libc::c_int, body: &[u8], attributes: &[(u16, [u8; 4])]) -> io::Result<()> {
+    // struct nlmsghdr: length, type, flags, sequence, port.
+    let mut message = ((16 + body.len() + 8 * attributes.len()) as u32).to_ne_bytes().to_vec();
+    message.extend(kind.to_ne_bytes());
+    message.extend(((libc::NLM_F_REQUEST | libc::NLM_F_ACK | flags) as u16).to_ne_bytes());
+    message.extend([0; 8]);
+    message.extend(body);
+    // struct rtattr: length, type; the value.
+    for (kind, value) in attributes {
+        message.extend(8u16.to_ne_bytes());
+        message.extend(kind.to_ne_bytes());
+        message.extend(value);
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    let socket = unsafe {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+        OwnedFd::from_raw_fd(check(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE))?)
+    };
+    if !write(socket.as_raw_fd(), &message) {
+        return Err(io::Error::last_os_error());
+    }
+    let mut answer = [0; 1024];
+    // struct nlmsgerr: a header, and the negative error number.
+    match read(socket.as_raw_fd(), &mut answer) {
+        Some(size) if size >= 20 => match i32::from_ne_bytes(answer[16..20].try_into().expect("four bytes")) {
+            0 => Ok(()),
+            error => Err(io::Error::from_raw_os_error(-error)),
+        },
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

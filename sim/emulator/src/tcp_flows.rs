@@ -77,11 +77,12 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Nothing is sent before [`Hosts::connect_first`].
+    /// Nothing is sent before [`Hosts::connect_first`]. `others`: flows that are none of ours.
     pub fn new(
         spec: &NetworkSpec,
         planned: &World,
         agents: &[Agent],
+        others: &[usize],
         loaded: Option<Agents>,
         namespaces: [Namespace; PORTS],
     ) -> io::Result<Hosts> {
@@ -103,7 +104,7 @@ impl Hosts {
             controller: flow.controller.name.clone(),
             slot: agents.iter().position(|agent| agent.flow == i),
             datagrams: plan.datagram,
-            connects: connects[i],
+            connects: if others.contains(&i) { Nanos::MAX } else { connects[i] },
             start: plan.start,
             stop: flow.stop.map_or(Nanos::MAX, |stop| stop.max(plan.start)),
             state: State::Waiting,
@@ -134,6 +135,10 @@ impl Hosts {
             segment_bytes: u64::from(tcp.mss),
             datagram_bytes: u64::from(tcp.mss + SEGMENT_HEADERS) - DATAGRAM_HEADERS,
         })
+    }
+
+    pub fn namespaces(&self) -> &[Namespace; PORTS] {
+        &self.namespaces
     }
 
     pub fn poll_fd(&self) -> std::os::fd::RawFd {

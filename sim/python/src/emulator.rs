@@ -36,9 +36,10 @@ impl Hosts for Emulator {
 }
 
 impl Emulator {
-    /// The program at `path`, at work on a network whose flows are `world`'s. The clock runs from now on.
-    pub fn start(path: &str, spec: &NetworkSpec, world: &World) -> Result<Emulator, SpecError> {
-        let setup = json!({"network": spec, "agents": agents(spec, world.flows())});
+    /// The program at `path`, at work on a network whose flows are `world`'s. The clock runs from now on. `programs`: of
+    /// somebody else, for some of the flows.
+    pub fn start(path: &str, spec: &NetworkSpec, world: &World, programs: &Value) -> Result<Emulator, SpecError> {
+        let setup = json!({"network": spec, "agents": agents(spec, world.flows()), "programs": programs});
         let started = Command::new(path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = started.map_err(|error| SpecError(format!("emulator {path}: {error}")))?;
         let (from, to) = (child.stdout.take().expect("piped"), child.stdin.take().expect("piped"));
@@ -63,7 +64,7 @@ impl Emulator {
 pub fn connect(program: Option<&str>) -> Arc<Connect> {
     match program.map(str::to_owned) {
         Some(path) => Arc::new(move |spec, world| {
-            let emulator = Emulator::start(&path, spec, world)?;
+            let emulator = Emulator::start(&path, spec, world, &json!([]))?;
             world.follow(Arc::new(Mutex::new(emulator)));
             Ok(())
         }),

@@ -78,13 +78,14 @@ pub fn link_dict<'py>(py: Python<'py>, t: &LinkTotals) -> PyResult<Bound<'py, Py
 #[pymethods]
 impl Simulation {
     #[new]
-    #[pyo3(signature = (spec, *, record_interval_ns=0, policies=None, emulator=None, capture=false))]
+    #[pyo3(signature = (spec, *, record_interval_ns=0, policies=None, emulator=None, programs="[]", capture=false))]
     fn new(
         py: Python<'_>,
         spec: &str,
         record_interval_ns: u64,
         policies: Option<Bound<'_, PyAny>>,
         emulator: Option<&str>,
+        programs: &str,
         capture: bool,
     ) -> PyResult<Simulation> {
         let policies = python_policy::policies(policies.as_ref())?;
@@ -104,7 +105,8 @@ impl Simulation {
         if capture.is_some() {
             return Err(convert::value_error("capture: only a simulated network can be captured"));
         }
-        let started = py.detach(|| Emulator::start(path, &spec, &world)).map_err(convert::spec_error)?;
+        let programs = serde_json::from_str(programs).map_err(|e| convert::value_error(format!("programs: {e}")))?;
+        let started = py.detach(|| Emulator::start(path, &spec, &world, &programs)).map_err(convert::spec_error)?;
         let shared = Arc::new(Mutex::new(started));
         world.follow(Arc::clone(&shared) as Arc<Mutex<dyn Hosts>>);
         Ok(Simulation { world, emulator: Some(shared), capture: None })

@@ -65,6 +65,11 @@ impl World {
         self.pool.capacity()
     }
 
+    /// Numbers that no packet has now: packets that had them were taken, dropped or lost.
+    pub fn free_numbers(&self) -> impl Iterator<Item = PacketId> + '_ {
+        self.pool.free()
+    }
+
     /// What every link's forward direction has done by now.
     pub fn read_links(&mut self) -> impl Iterator<Item = LinkReading> + '_ {
         let now = self.now;

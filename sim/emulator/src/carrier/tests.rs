@@ -122,6 +122,41 @@ fn acknowledgements_take_the_way_back_and_strangers_go_nowhere() {
     assert_eq!(carrier.strangers, 4);
 }
 
+/// 12 Mbit/s take 1.0093 ms for 1514 bytes; the queue has room for three packets, then 10 ms there and 5 ms back.
+#[test]
+fn packets_tell_payload_losses_and_the_rtt() {
+    let ms = 1_000_000u64;
+    let there = way(
+        json!([[0, 12_000_000]]),
+        json!([[0, 10 * ms]]),
+        json!({"kind": "drop_tail_bytes", "limit": 4_600}),
+        json!({}),
+    );
+    let back = json!({"delay": {"points": [[0, 5 * ms]]}});
+    let flow = json!({"name": "a", "path": [0], "controller": {"name": "reno"}});
+    let link = json!({"name": "x", "forward": there, "reverse": back});
+    let text = json!({"seed": 1, "duration": 1_000 * ms, "links": [link], "flows": [flow]}).to_string();
+    let mut carrier = Carrier::new(&NetworkSpec::from_json(&text).unwrap(), Classes::Addresses).unwrap();
+    let mut tcp = packet(0);
+    (tcp[9], tcp[32]) = (6, 8 << 4);
+    (0..5).for_each(|_| carrier.arrive(Nanos::ZERO, 0, &tcp));
+    carrier.deliver(Nanos(5 * ms), |_, _, _| panic!("nothing comes out before 10 ms"));
+    let inside = carrier.crossings()[0];
+    assert_eq!((inside.counters.sent, inside.counters.lost, inside.packets_out, inside.srtt_us), (5, 2, 3, 0));
+    let mut ack = tcp[..52].to_vec();
+    ack[16..20].copy_from_slice(&address(0, 0).octets());
+    carrier.deliver(Nanos(20 * ms), |_, _, _| ());
+    carrier.arrive(Nanos(20 * ms), 1, &ack);
+    carrier.deliver(Nanos(25 * ms), |at, port, _| assert_eq!((at, port), (Nanos(25 * ms), 0)));
+    let done = carrier.crossings()[0];
+    assert_eq!((done.received_bytes, done.returned_bytes, done.counters.lost, done.packets_out), (3 * 1448, 0, 2, 0));
+    assert_eq!(done.srtt_us, (10_000_000 + 3 * 1_009_333 + 5_000_000) / 1000, "the third packet waited for two others");
+    let mut udp = vec![0x45; 128];
+    udp[9] = 17;
+    assert_eq!(payload_bytes(&udp), 100);
+    assert_eq!([payload_bytes(&[0x45; 30]), payload_bytes(&[]), payload_bytes(&[0x60; 60])], [0; 3]);
+}
+
 #[test]
 fn between_ports_everything_passes_and_queues_tell_flows_apart() {
     let spec = NetworkSpec { flows: network().flows[1..2].to_vec(), ..network() };

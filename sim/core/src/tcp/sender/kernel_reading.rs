@@ -15,6 +15,8 @@ pub struct FlowReading {
     pub finished: Nanos,
     /// In-order payload at the receiver.
     pub received_bytes: u64,
+    /// Payload that went the other way, of flows whose packets alone are known.
+    pub returned_bytes: u64,
     /// Packets that came to the receiver with a mark.
     pub arrived_marked: u64,
     /// Segments and payload bytes, as in the simulator; `acked_bytes` counts cumulative acknowledgements only.
@@ -68,7 +70,7 @@ impl Sender {
 
 impl FlowReading {
     /// As numbers, for travel between processes.
-    pub const WORDS: usize = 31;
+    pub const WORDS: usize = 32;
 
     pub fn to_words(&self) -> [u64; FlowReading::WORDS] {
         let (c, a) = (&self.counters, &self.acks);
@@ -104,6 +106,7 @@ impl FlowReading {
             a.last.0,
             c.marked,
             self.arrived_marked,
+            self.returned_bytes,
         ]
     }
 
@@ -111,6 +114,7 @@ impl FlowReading {
         FlowReading {
             finished: Nanos(w[0]),
             received_bytes: w[1],
+            returned_bytes: w[31],
             arrived_marked: w[30],
             counters: SenderCounters {
                 sent: w[2],
