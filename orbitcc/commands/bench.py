@@ -68,6 +68,11 @@ def _one_agent(_: list[Measurement], noise: bool = True) -> Measurement:
     return Measurement(f"1 agent-driven flow, same link{_note(noise)}", value, "ns/packet", 80, 45)
 
 
+def _quic(_: list[Measurement]) -> Measurement:
+    scenario = _dumbbell(noise=True).with_controller("quinn-cubic")
+    return Measurement("1 flow of QUIC, quinn's Cubic, same link", _ns_per_packet(scenario), "ns/packet", 2500)
+
+
 def _dumbbell(noise: bool) -> Scenario:
     from orbitcc.envs import scenarios
 
@@ -163,22 +168,23 @@ def _fresh_path(_results: list[Measurement]) -> Measurement:
     return Measurement("new path of 300 s over 1,584 satellites", value, "ms", 50)
 
 
-def _memory(_results: list[Measurement]) -> Measurement:
+def _memory(_results: list[Measurement], transport: str = "tcp", target: float = 128) -> Measurement:
     # in a process of its own: what earlier rows freed would be used again and not be seen
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        value = pool.submit(_memory_kb).result()
-    return Measurement("memory per world", value, "KB", 128)
+        value = pool.submit(_memory_kb, transport).result()
+    return Measurement(f"memory per world{'' if transport == 'tcp' else ' of QUIC'}", value, "KB", target)
 
 
-def _memory_kb() -> float:
-    """Growth of this process over 256 worlds at work."""
+def _memory_kb(transport: str) -> float:
+    """Growth of this process over worlds at work."""
     from orbitcc.envs import scenarios
 
-    _Driven(scenarios.get("dumbbell"), worlds=2).run()
+    worlds = 256 if transport == "tcp" else 64
+    _Driven(scenarios.get("dumbbell"), worlds=2, transport=transport).run()
     before = _resident_bytes()
-    driven = _Driven(scenarios.get("dumbbell"), worlds=256)
+    driven = _Driven(scenarios.get("dumbbell"), worlds=worlds, transport=transport)
     driven.run()
-    return (_resident_bytes() - before) / 256 / 1024
+    return (_resident_bytes() - before) / worlds / 1024
 
 
 def _resident_bytes() -> int:
@@ -194,13 +200,13 @@ def _resident_bytes() -> int:
 class _Driven:
     """Worlds with one flow each, driven from outside at a window of 1.2 BDP."""
 
-    def __init__(self, scenario: Scenario, worlds: int = 1) -> None:
+    def __init__(self, scenario: Scenario, worlds: int = 1, transport: str = "tcp") -> None:
         import numpy as np
 
         from orbitcc import _sim
         from orbitcc.envs.description.scenario import Flow
 
-        driven = scenario.with_flows([Flow.parse("external")])
+        driven = scenario.with_flows([Flow.parse("external")]).over(transport)
         self.steps = int(driven.duration_s * 1e3 / INTERVAL_MS) - 1
         if worlds > 1:
             self.steps = 100
@@ -209,6 +215,7 @@ class _Driven:
             max_agents=1,
             interval_ns=INTERVAL_MS * 1_000_000,
             threads=1,
+            **({} if transport == "tcp" else {"observation": '"ratios"'}),  # of what QUIC tells
         )
         bdp = driven.capacity_mbps() * driven.base_rtt_ms() * 1e3 / 8 / PACKET_BYTES
         for index in range(worlds):
@@ -256,6 +263,8 @@ ROWS: tuple[Callable[[list[Measurement]], Measurement], ...] = (
     functools.partial(_replacement, pooled=True),
     _fresh_path,
     _memory,
+    _quic,
+    functools.partial(_memory, transport="quic", target=1_000),
 )
 
 
