@@ -215,7 +215,7 @@ class _Driven:
             max_agents=1,
             interval_ns=INTERVAL_MS * 1_000_000,
             threads=1,
-            **({} if transport == "tcp" else {"observation": '"ratios"'}),  # of what QUIC tells
+            observation='"astraea"' if transport == "tcp" else '"ratios"',  # QUIC does not tell all of it
         )
         bdp = driven.capacity_mbps() * driven.base_rtt_ms() * 1e3 / 8 / PACKET_BYTES
         for index in range(worlds):

@@ -104,6 +104,13 @@ impl Ours {
         self.conn.state = state;
     }
 
+    /// With the first sample of the RTT, or when an agent decides.
+    fn start(&mut self) {
+        if !std::mem::replace(&mut self.started, true) {
+            self.cc.init(&mut self.conn);
+        }
+    }
+
     /// As Linux enters a reduction, but at once, as RFC 9002 has it: QUIC does not spread it over a round trip.
     fn reduce(&mut self, now: Nanos, sent: Nanos, persistent: bool, marked: bool) {
         if self.reduced_at.is_some_and(|at| sent <= at) && !persistent {
@@ -147,10 +154,8 @@ impl Ours {
         conn.snd_una = conn.delivered;
         conn.snd_nxt = conn.snd_una + conn.in_flight;
         conn.plain_ack = false;
-        if !self.started {
-            self.started = true;
-            self.cc.init(conn);
-        }
+        self.start();
+        let conn = &mut self.conn;
         self.cc.on_delivered(conn, rate.acked, rate.rtt_us);
         if !self.cc.owns_window() && conn.state == CaState::Open {
             self.cc.cong_avoid(conn, rate.acked);
@@ -236,6 +241,7 @@ impl Ledger {
     pub fn set_window(&mut self, now: Nanos, cwnd: u32, pacing: Option<u64>) {
         if let Some(ours) = &mut self.ours {
             ours.set_now(now);
+            ours.start();
             ours.cc.set_window(&mut ours.conn, cwnd, pacing);
         }
     }

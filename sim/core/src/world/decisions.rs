@@ -79,7 +79,12 @@ impl World {
             return self.set_live_window(i, cwnd, pacing);
         }
         if self.flows[i].hosted {
-            return self.call_guest(i, Call::Window(cwnd, pacing));
+            let sender = &mut self.flows[i].sender;
+            if sender.cc.set_window(&mut sender.conn, cwnd, pacing) {
+                let cwnd = sender.conn.cwnd;
+                self.call_guest(i, Call::Window(cwnd, pacing));
+            }
+            return;
         }
         let now = self.now;
         self.flows[i].sender.set_window(now, cwnd, pacing, &mut self.pool);
