@@ -1,10 +1,11 @@
-"""A policy with several training seeds compared with classical controllers: the tables of docs/policies.md.
+"""A policy with several training seeds compared with classical controllers: tables of the documentation.
 
-    python -m benches.policies results/policies CHECKPOINT [CHECKPOINT ...] [--beside CONTROLLER ...] [--first-run 1001]
-        [--profile reduced] [--suites SUITE ...]
+    python -m benches.policies results/policies [CHECKPOINT ...] [--beside CONTROLLER ...] [--first-run 1001]
+        [--profile reduced] [--suites SUITE ...] [--transport tcp quic]
 
 Give one checkpoint per training seed. Every suite runs on new schedules and seeds. A cell is the named statistic of its
-runs; for the policy, it is the interquartile mean over its seeds with its 95 % interval.
+runs; for the policy, it is the interquartile mean over its seeds with its 95 % interval. Everything runs over each
+transport; controllers of quinn, whose transport is QUIC, run over the last one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from orbitcc.envs.description.flows import QUINN, parse_value
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.runner import run_suite
 from orbitcc.eval.statistics import aggregate
@@ -29,7 +31,7 @@ class Row:
     suite: str
     metric: str
     label: str = ""
-    factors: Mapping[str, Any] = field(default_factory=dict)
+    factors: Mapping[str, Any] = field(default_factory=dict, hash=False)
     statistic: str = "median"
 
     def __str__(self) -> str:
@@ -92,31 +94,49 @@ STATISTICS: dict[str, Callable[[Any], Any]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("checkpoints", nargs="+")
+    parser.add_argument("checkpoints", nargs="*")
     parser.add_argument("--beside", nargs="*", default=["cubic", "bbr3", "leocc:trigger=global", "vivace"])
     parser.add_argument("--first-run", type=int, default=1001)
     parser.add_argument("--profile", default="reduced", choices=["quick", "reduced", "full"])
     parser.add_argument("--suites", nargs="*", default=LEO, choices=SUITES)
+    parser.add_argument("--transport", nargs="*", default=["tcp"])
     arguments = parser.parse_args()
-    line_up = contenders.line_up(arguments.beside, arguments.checkpoints)
-    classics, seeds = line_up[: len(arguments.beside)], line_up[len(arguments.beside) :]
-    own_name = f"{seeds[0].label.split(' ')[0]}, {len(seeds)} seeds"
-    print(f"| suite, metric | {' | '.join(c.label for c in classics)} | {own_name} |")
-    print("|---|" + "---|" * (len(classics) + 1))
+    by_transport = {}
+    for transport in arguments.transport:
+        last = transport == arguments.transport[-1]
+        beside = [text for text in arguments.beside if last or not text.startswith(QUINN)]
+        line_up = contenders.line_up(beside, arguments.checkpoints)
+        by_transport[transport] = line_up[: len(beside)], line_up[len(beside) :]
+    several = len(arguments.transport) > 1
+    headings = []
+    for transport, (classics, seeds) in by_transport.items():
+        over = f", {transport}" if several else ""
+        headings += [f"{c.label}{over}" for c in classics]
+        headings += [f"{seeds[0].label.split(' ')[0]}, {len(seeds)} seeds{over}"] if seeds else []
+    print(f"| suite, metric | {' | '.join(headings)} |")
+    print("|---|" + "---|" * len(headings))
     for name in arguments.suites:
-        suite = suites.get(name, {"first_run": arguments.first_run})
-        out = arguments.out / name
-        results = run_suite(suite, line_up, out_dir=out, profile=arguments.profile, resume=True, quiet=True)
-        for row in (row for row in ROWS if row.suite == name):
-            statistic = STATISTICS[row.statistic]
-            values = results.values(row.metric, **row.factors)
-            if not all(values.values()):
-                continue  # the profile has no such point
-            found = {label: float(statistic(runs)) for label, runs in values.items()}
-            own = aggregate([found[c.label] for c in seeds])
-            interval = f" ({own.low:.3f}-{own.high:.3f})" if len(seeds) > 1 else ""
-            cells = [f"{found[c.label]:.3f}" for c in classics]
-            print(f"| {row} ({row.statistic}) | {' | '.join(cells)} | {own.value:.3f}{interval} |", flush=True)
+        cells: dict[Row, list[str]] = {}
+        for transport, (classics, seeds) in by_transport.items():
+            chosen = {} if transport == "tcp" else {"transport": parse_value(transport)}
+            suite = suites.get(name, {"first_run": arguments.first_run, **chosen})
+            out = arguments.out / (f"{name}-{list(by_transport).index(transport)}" if several else name)
+            results = run_suite(
+                suite, [*classics, *seeds], out_dir=out, profile=arguments.profile, resume=True, quiet=True
+            )
+            for row in (row for row in ROWS if row.suite == name):
+                statistic = STATISTICS[row.statistic]
+                values = results.values(row.metric, **row.factors)
+                if not all(values.values()):
+                    continue  # the profile has no such point
+                found = {label: float(statistic(runs)) for label, runs in values.items()}
+                cells.setdefault(row, []).extend(f"{found[c.label]:.3f}" for c in classics)
+                if seeds:
+                    own = aggregate([found[c.label] for c in seeds])
+                    interval = f" ({own.low:.3f}-{own.high:.3f})" if len(seeds) > 1 else ""
+                    cells[row].append(f"{own.value:.3f}{interval}")
+        for row, those in cells.items():
+            print(f"| {row} ({row.statistic}) | {' | '.join(those)} |", flush=True)
 
 
 if __name__ == "__main__":
