@@ -17,6 +17,7 @@ import sys
 import sysconfig
 import tempfile
 import time
+import tokenize
 import types
 from contextlib import suppress
 from pathlib import Path
@@ -45,6 +46,14 @@ _ANSWER = struct.Struct("=cdd")
 _CONFINED, _READY, _ACTION, _CONTROL, _FAULT, _ENDED = b"P", b"R", b"A", b"C", b"F", b"E"
 _HIDDEN = np.array([statistic.source == "oracle" for statistic in STATISTICS])
 """Statistics that only a simulator knows; a candidate sees NaN."""
+_LOOKS = ("open", "os.listdir", "os.scandir")
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_FORBIDDEN = (
+    "_thread.start", "ctypes.", "gc.get_", "os.chmod", "os.chown", "os.exec", "os.fork", "os.kill", "os.link",
+    "os.mkdir", "os.posix_spawn", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.system", "os.truncate",
+    "pty.", "resource.", "shutil.", "signal.", "socket.", "subprocess.",
+)  # fmt: skip
+"""Audit events of what no policy needs."""
 PROTECTIONS = ("network", "files", "calls")
 
 
@@ -59,8 +68,11 @@ class OutOfTimeError(Exception):
 class Sandbox:
     """One process for candidates, which runs one world after another. Close it after an error.
 
-    protections: what of `PROTECTIONS` the kernel granted in the run last begun. decisions: how many it made.
+    protections: what of `PROTECTIONS` the kernel granted in the run last begun. decisions: how many it made. audits:
+    what the kernel would refuse is noticed before, and ends the run with a reason, whatever the candidate catches.
     """
+
+    audits = True
 
     def __init__(self) -> None:
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the process)
@@ -91,7 +103,7 @@ class Sandbox:
             OutOfTimeError: it is too late.
         """
         self._until = until
-        text = json.dumps([source, name]).encode()
+        text = json.dumps([source, name, self.audits]).encode()
         self._send(struct.pack("=I", len(text)) + text)
         try:  # said before any of the candidate's code runs
             kind, granted, _ = self._answer(RUN_S)
@@ -211,14 +223,14 @@ def serve() -> NoReturn:
     network = confinement.own_network()
     while True:
         size = _received(requests, 4, os._exit)
-        source, name = json.loads(_received(requests, struct.unpack("=I", size)[0], os._exit))
+        source, name, audits = json.loads(_received(requests, struct.unpack("=I", size)[0], os._exit))
         with suppress(OSError):
             os.ftruncate(1, 0)
             os.lseek(1, 0, 0)
         lives, held = os.pipe()
         child = os.fork()
         if child == 0:
-            _run(requests, answers, source, name, network)
+            _run(requests, answers, source, name, network, audits)
         os.close(held)
         signal.alarm(RUN_S)  # kills this process, and with it the run
         ends = select.poll()
@@ -246,14 +258,35 @@ def _confined(network: bool) -> tuple[bool, bool, bool]:
     """Give up what a policy does not need; says which of `PROTECTIONS` this kernel has."""
     confinement.end_with_parent()
     confinement.limit(MEMORY_BYTES, RUN_S, PRINTED_BYTES)
-    numpy = Path(np.__file__).parent
-    folders = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), str(numpy), f"{numpy}.libs"]
-    files = confinement.read_only({folder for folder in folders if os.path.isdir(folder)})
+    files = confinement.read_only(_readable())
     calls = confinement.few_calls()
     return network or calls, files, calls
 
 
-def _run(requests: int, answers: int, source: str, name: str, network: bool) -> NoReturn:
+def _readable() -> set[str]:
+    """The folders of the interpreter and of numpy."""
+    numpy = Path(np.__file__).parent
+    folders = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), str(numpy), f"{numpy}.libs"]
+    return {folder for folder in folders if os.path.isdir(folder)}
+
+
+def _trespass(event: str, arguments: tuple[Any, ...], readable: set[str]) -> str:
+    """What a candidate does that none needs, by Python's audit events; empty: nothing."""
+    if event in _LOOKS:
+        path = arguments[0]
+        reads = event != "open" or (arguments[1] or "r").strip("bt") == "r" or not arguments[2] & _WRITES
+        known = isinstance(path, int) or any(os.path.abspath(os.fsdecode(path)).startswith(f) for f in readable)
+        return "" if reads and known else f"{event} {path}"
+    return event if event.startswith(_FORBIDDEN) else ""
+
+
+def _parts() -> dict[tuple[str, str], int]:
+    """Every name in the modules of the project and of numpy, and which object it stands for."""
+    ours = {name: module for name, module in list(sys.modules.items()) if name.split(".")[0] in ("orbitcc", "numpy")}
+    return {(name, key): id(value) for name, module in ours.items() for key, value in list(vars(module).items())}
+
+
+def _run(requests: int, answers: int, source: str, name: str, network: bool, audits: bool) -> NoReturn:
     """Answer one run's observations; whatever the candidate raises is a fault."""
     from orbitcc.agents.python_policy import Run
 
@@ -267,7 +300,20 @@ def _run(requests: int, answers: int, source: str, name: str, network: bool) -> 
         module = types.ModuleType(_MODULE)
         module.__file__ = name
         sys.modules[_MODULE] = module
-        exec(compile(source, name, "exec"), module.__dict__)
+        code = compile(source, name, "exec")
+        parts, readable = _parts(), _readable()
+
+        def watch(event: str, arguments: tuple[Any, ...]) -> None:
+            if what := _trespass(event, arguments, readable):
+                frame = sys._getframe(1)
+                if frame.f_code.co_filename == tokenize.__file__:  # a traceback wants the text of a line
+                    return
+                say(_FAULT, f"it may not do this: {what}")
+                os._exit(0)
+
+        if audits:
+            sys.addaudithook(watch)
+        exec(code, module.__dict__)
         run = Run(f"{_MODULE}:{FACTORY}")
         preset = run.preset
         native = {kind: preset.native(kind).json() for kind in ("observation", "action")}
@@ -276,6 +322,11 @@ def _run(requests: int, answers: int, source: str, name: str, network: bool) -> 
         while True:
             flow, size = struct.unpack("=iI", _received(requests, 8, os._exit))
             if flow < 0:
+                now = _parts()
+                if changed := [
+                    f"{module}.{key}" for (module, key), which in parts.items() if now.get((module, key)) != which
+                ]:
+                    say(_FAULT, f"it changed {changed[0]}")
                 os._exit(0)
             data = _received(requests, 4 * size + width, os._exit)
             stats = np.frombuffer(data, np.float64, len(STATISTICS), 4 * size).copy()
