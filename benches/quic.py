@@ -1,7 +1,7 @@
 """Short downloads over TCP and QUIC, the second table of docs/quic.md: `python -m benches.quic [--runs 300]`.
 
-An object over `dumbbell` (100 Mbit/s, 50 ms) with random loss: time from the start of its flow until the receiver has all
-of it. TCP of the simulator begins with its first segment, so one round trip is added for its handshake.
+An object over `dumbbell` (100 Mbit/s, 50 ms) with random loss: time from the start of its flow until the receiver has
+all of it. TCP of the simulator begins with its first segment, so one round trip is added for its handshake.
 """
 
 import argparse
