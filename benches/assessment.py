@@ -14,8 +14,7 @@ from pathlib import Path
 from benches.pages import replace
 from orbitcc.agents import checkpoint
 from orbitcc.eval.assessment import Assessment, assess, contenders_of
-from orbitcc.eval.assessment.criteria import Grade, where
-from orbitcc.eval.assessment.judgement import STANDARD
+from orbitcc.eval.assessment.criteria import STANDARD, Grade, where
 
 ASSESSED = Path(__file__).parents[1] / "agents" / "assessed.json"
 PAGE = Path(__file__).parents[1] / "docs" / "assessment.md"

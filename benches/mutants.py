@@ -67,7 +67,7 @@ GROUPS = {
         ("eval/metrics.py", "eval/statistics.py", "eval/heldout_metrics.py"),
         ("tests/eval/test_metrics.py", "tests/eval/test_statistics.py", "tests/eval/test_heldout_metrics.py"),
     ),
-    "claims": Group(("eval/claims/*.py",), ("tests/eval/test_claims.py",)),
+    "claims": Group(("eval/claims/*.py", "eval/quantities/*.py"), ("tests/eval/test_claims.py",)),
 }
 
 

@@ -17,7 +17,7 @@ from orbitcc.envs.controllers import PROGRAM
 from orbitcc.eval import suites
 from orbitcc.eval.front import SHARES, low_share
 from orbitcc.eval.results import PLAN, CaseKey, Row, load_rows, value_of
-from orbitcc.eval.statistics import Estimate, Standing, median_estimate, verdict
+from orbitcc.eval.statistics import Estimate, Standing, median, median_estimate, verdict
 from orbitcc.eval.suites import Metric
 
 Runs = Mapping[CaseKey, Row]
@@ -115,17 +115,11 @@ def _differences(suite: str, contender: str, other: str, pairs: Sequence[tuple[R
         changes = [np.subtract(theirs, mine) for mine, theirs in zip(*sides, strict=True)]
         seeds = len(pairs) > 1
         a, b, change = (
-            median_estimate(_median(x) for x in side) if seeds else median_estimate(side[0])
-            for side in (*sides, changes)
+            median_estimate(map(median, side)) if seeds else median_estimate(side[0]) for side in (*sides, changes)
         )
         unused = (False, False) if metric.key in SHARES else (low[0], low[1])
         found.append(Difference(suite, contender, other, metric, a, b, change, seeds, unused, versions))
     return found
-
-
-def _median(values: Sequence[float]) -> float:
-    known = [value for value in values if value == value]
-    return float(np.median(known)) if known else float("nan")
 
 
 def _chosen(rows: Mapping[str, Mapping[str, Runs]], names: Sequence[str], option: str) -> dict[str, dict[str, Runs]]:

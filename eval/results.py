@@ -81,13 +81,14 @@ class Results:
         """The points of the suite's grid."""
         return list(self.suite.points(self.profile))
 
+    def runs_of(self, contender: Contender, **factors: Any) -> list[Row]:
+        """The rows of a contender; only at points with these factors."""
+        own = [row for row in self.rows if row["contender"] == contender.key]
+        return [row for row in own if all(row["point"].get(k) == v for k, v in factors.items())]
+
     def by_case(self, contender: Contender, metric: str, **factors: Any) -> dict[CaseKey, float]:
         """(scenario, seed) -> a metric, in the order of seeds and points; only at points with these factors."""
-        return {
-            (row["scenario"], row["seed"]): value_of(row, metric)
-            for row in self.rows
-            if row["contender"] == contender.key and all(row["point"].get(k) == v for k, v in factors.items())
-        }
+        return {(row["scenario"], row["seed"]): value_of(row, metric) for row in self.runs_of(contender, **factors)}
 
     def values(self, metric: str, **factors: Any) -> dict[str, list[float]]:
         """Label -> the metric of every run, in the order of seeds and points; only at points with these factors."""

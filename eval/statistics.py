@@ -43,6 +43,12 @@ class Estimate:
         return self.n >= MIN_PAIRS
 
 
+def median(values: Iterable[float]) -> float:
+    """The median; NaN values are left out, and NaN if none is left."""
+    known = [value for value in values if value == value]
+    return float(np.median(known)) if known else float("nan")
+
+
 def median_estimate(values: Iterable[float]) -> Estimate:
     """Median and 95 % bootstrap interval; NaN values (a run in which the metric has no meaning) are left out.
 
@@ -51,7 +57,7 @@ def median_estimate(values: Iterable[float]) -> Estimate:
     x = np.asarray(list(values), dtype=np.float64)
     x = x[~np.isnan(x)]
     if x.size < MIN_PAIRS:
-        return Estimate(float(np.median(x)) if x.size else float("nan"), float("nan"), float("nan"), int(x.size))
+        return Estimate(median(x), float("nan"), float("nan"), int(x.size))
     from scipy.stats import bootstrap  # a slow import, needed only here
 
     interval = bootstrap(

@@ -20,7 +20,6 @@ from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 from orbitcc.envs.environments import presets
 from orbitcc.eval import heldout_metrics, suites
 from orbitcc.eval.assessment import criteria
-from orbitcc.eval.report.assessment import limits
 from orbitcc.training import recipe
 from orbitcc.training.learners import ALGORITHMS
 
@@ -215,7 +214,7 @@ def limits_page() -> str:
         "|---|---|---|---|---|",
     ]
     for c in criteria():
-        lines += [f"| {c.section} | {c.key} | {f.title} | {limits(f)} | {f.reason} |" for f in c.figures]
+        lines += [f"| {c.section} | {c.key} | {f.title} | {f.limits} | {f.reason} |" for f in c.figures]
         if c.not_applicable:
             lines.append(f"| {c.section} | {c.key} | – | not applicable | {c.not_applicable} |")
     return "\n".join([*lines, ""])

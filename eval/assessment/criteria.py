@@ -2,90 +2,87 @@
 
 from __future__ import annotations
 
-import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
-from typing import Literal
+from typing import Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+import numpy as np
+from numpy.typing import ArrayLike
+from pydantic import Field, model_validator
 
 from orbitcc.eval.assessment.worlds import WORLDS
+from orbitcc.eval.quantities.evidence import Array, Labelled, shown
+from orbitcc.eval.quantities.limits import Data, Limit, Limits, Values, multiple
+from orbitcc.eval.quantities.words import limits_in_words
 from orbitcc.eval.suites.base import Point
 
-Grade = Literal["pass", "concern", "fail", "not applicable"]
-WORST: Mapping[Grade, int] = {"not applicable": 0, "pass": 1, "concern": 2, "fail": 3}
+Grade = Literal["not applicable", "pass", "concern", "fail"]
+GRADES: tuple[Grade, ...] = get_args(Grade)
+"""The better ones first."""
+STANDARD = "cubic"
+NO_LIMIT = Limits(at_most=np.inf)
 
 
-class CriterionFigure(BaseModel):
-    """One number that decides a row, and its limits: absolute, and as multiples of Cubic's in the same world."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class CriterionFigure(Data):
+    """One number that decides a row, and its limits: numbers, and multiples of Cubic's in the same world (`cubic`)."""
 
     metric: str
     title: str
-    better: Literal["lower", "higher"]
     reason: str
     percent: bool = False
     where: dict[str, list[str | float]] = Field(default_factory=dict)
-    passes: float | None = Field(default=None, alias="pass")
-    pass_ratio: float | None = None
-    concern: float | None = None
-    concern_ratio: float | None = None
+    passes: Limits = Field(alias="pass")
+    concern: Limits | None = None
 
     @model_validator(mode="after")
     def _limited(self) -> CriterionFigure:
-        if self.passes is None and self.pass_ratio is None:
-            raise ValueError(f"{self.metric}: needs pass or pass_ratio")
+        given = [self.passes, self.concern or self.passes]
+        if [list(x.limits) for x in given] not in (2 * [["at_least"]], 2 * [["at_most"]]):
+            raise ValueError(f"{self.metric}: needs at_least or at_most, the same for pass and concern")
+        if others := {name for x in given for name in x.uses} - {STANDARD}:
+            raise ValueError(f"{self.metric}: {', '.join(sorted(others))} is no value; allowed: {STANDARD}")
         return self
 
     def holds_at(self, point: Point) -> bool:
         """Whether the figure is measured at this point."""
         return all(point.get(factor) in values for factor, values in self.where.items())
 
-    def judge(self, value: float, reference: float) -> Grade:
-        """The result of a value, given Cubic's value in the same world."""
-        if math.isnan(value):
-            return "not applicable"
-        if self._within(value, reference, self.passes, self.pass_ratio):
-            return "pass"
-        bounded = self.concern is not None or self.concern_ratio is not None
-        return "concern" if not bounded or self._within(value, reference, self.concern, self.concern_ratio) else "fail"
+    def judge(self, value: ArrayLike, cubic: ArrayLike) -> Array:
+        """Places in GRADES, given Cubic's values in the same worlds; what cannot be compared is not applicable."""
+        passes, concern = (self._found(x.compare, value, cubic) for x in (self.passes, self.concern or NO_LIMIT))
+        return np.where(passes, 1, np.where(concern, 2, 3)) * np.isfinite(self.excess(value, cubic))
 
-    def excess(self, value: float, reference: float) -> float:
-        """The value relative to the limit for a pass, as a factor: 1 at the limit, larger is worse."""
-        if math.isnan(value):
-            return -math.inf
-        limits = self._limits(reference, self.passes, self.pass_ratio)
-        if self.better == "lower":
-            return value / max(max(limits), 1e-9)
-        return max(min(limits), 1e-9) / max(value, 1e-9)
-
-    def _within(self, value: float, reference: float, limit: float | None, ratio: float | None) -> bool:
-        limits = self._limits(reference, limit, ratio)
-        if not limits:
-            return False
-        return value <= max(limits) if self.better == "lower" else value >= min(limits)
+    def excess(self, value: ArrayLike, cubic: ArrayLike) -> Array:
+        """The values relative to the limit for a pass, as a factor: 1 at the limit, larger is worse; -inf: unknown."""
+        found = self._found(self.passes.excess, value, cubic)
+        return np.where(np.isnan(found), -np.inf, found)
 
     @staticmethod
-    def _limits(reference: float, limit: float | None, ratio: float | None) -> list[float]:
-        """The limits that exist; meeting either one is enough."""
-        relative = None if ratio is None or math.isnan(reference) else ratio * reference
-        return [x for x in (limit, relative) if x is not None]
+    def _found(of: Callable[[Labelled, Values], Labelled], value: ArrayLike, cubic: ArrayLike) -> Array:
+        own, standard = (Labelled({(): np.asarray(x, dtype=float)}) for x in (value, cubic))
+        return of(own, {STANDARD: standard}).numbers[()]
+
+    @property
+    def limits(self) -> str:
+        """What passes, and up to where it is a concern."""
+        concern = f", concern {limits_in_words(self.concern, self._limit)}" if self.concern else ""
+        return f"pass {limits_in_words(self.passes, self._limit)}{concern}"
+
+    def _limit(self, limit: Limit) -> str:
+        return self.format(limit) if isinstance(limit, float) else f"{multiple(str(limit)):g} × Cubic's"
 
     def format(self, value: float) -> str:
         """The number without its unit, which the title names; an en dash for NaN."""
-        if math.isnan(value):
+        if value != value:
             return "–"
         shown = 100 * value if self.percent else value
         return f"{shown:.{0 if abs(shown) >= 100 else 1 if abs(shown) >= 10 else 2}f}"
 
 
-class Criterion(BaseModel):
+class Criterion(Data):
     """A row of the assessment: a section of the RFC, the worlds that test it, and the figures that decide."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     key: str
     section: str
@@ -124,12 +121,8 @@ _WORDS: Mapping[str, str] = {
 
 def where(point: Point) -> str:
     """A point in words: "2 flows, RTT 40 ms, buffer 1 BDP"."""
-    said = []
-    for key, value in point.items():
-        shown = f"{value:g}" if isinstance(value, float) else str(value)
-        words = _WORDS.get(key, key + ": {}").format(shown)
-        said.append("1 flow" if words == "1 flows" else words)
-    return ", ".join(words for key, words in zip(point, said, strict=True) if key != "worlds")
+    said = [_WORDS.get(key, f"{key}: {{}}").format(shown(level)) for key, level in point.items() if key != "worlds"]
+    return ", ".join("1 flow" if words == "1 flows" else words for words in said)
 
 
 @cache

@@ -15,27 +15,34 @@ import numpy as np
 
 from orbitcc.common.files import atomic_write_text
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.eval.assessment.criteria import WORST, Criterion, CriterionFigure, Grade, criteria, where
+from orbitcc.eval.assessment.criteria import GRADES, STANDARD, Criterion, CriterionFigure, Grade, criteria, where
 from orbitcc.eval.assessment.suite import AssessmentSuite
 from orbitcc.eval.contenders import Contender, line_up
 from orbitcc.eval.results import Results, value_of
 from orbitcc.eval.runner import run_suite
+from orbitcc.eval.statistics import median
 from orbitcc.eval.suites.base import Case, Point
 
-STANDARD = "cubic"
-REFERENCES = ("cubic", "bbr3", "leocc")
-"""Controllers that run beside every candidate; ratios are relative to the first."""
+REFERENCES = (STANDARD, "bbr3", "leocc")
+"""Controllers that run beside every candidate; multiples are of the first one's values."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A figure of a contender at its worst point: the median of its runs, Cubic's median, and the result."""
+    """A figure of a contender at its worst point: the median of its runs, Cubic's median, and the result.
+
+    rank: a larger one is worse; place of the result in `GRADES`, and value over the limit for a pass.
+    """
 
     figure: CriterionFigure
     point: Point
     value: float
     reference: float
-    verdict: Grade
+    rank: tuple[int, float]
+
+    @property
+    def verdict(self) -> Grade:
+        return GRADES[self.rank[0]]
 
 
 @dataclass(frozen=True)
@@ -43,13 +50,17 @@ class Judgement:
     """A criterion's outcome for one contender.
 
     readings: one per figure.
-    worst: the case in which the contender was worst.
+    worst: the one that decides, and `case` the run at its point that exceeds the limit for a pass the most.
     """
 
     criterion: Criterion
-    verdict: Grade
     readings: Sequence[Reading]
-    worst: Case | None
+    worst: Reading | None = None
+    case: Case | None = None
+
+    @property
+    def verdict(self) -> Grade:
+        return self.worst.verdict if self.worst else "not applicable"
 
 
 @dataclass(frozen=True)
@@ -74,7 +85,7 @@ class Assessment:
 
     def count(self, label: str) -> dict[Grade, int]:
         """Number of criteria with each result."""
-        return {v: sum(j.verdict == v for j in self.outcomes[label]) for v in WORST}
+        return {v: sum(j.verdict == v for j in self.outcomes[label]) for v in GRADES}
 
 
 def contenders_of(controllers: Sequence[str], agents: Sequence[str]) -> list[Contender]:
@@ -118,47 +129,34 @@ def judge(results: Results, rows: Sequence[Criterion]) -> Assessment:
 
 def _judge(results: Results, contender: Contender, row: Criterion) -> Judgement:
     if row.not_applicable:
-        return Judgement(row, "not applicable", (), None)
+        return Judgement(row, ())
     readings = [_read(results, contender, row, figure) for figure in row.figures]
-    verdict = max((r.verdict for r in readings), key=WORST.__getitem__)
-    told = max(readings, key=lambda r: (WORST[r.verdict], r.figure.excess(r.value, r.reference)))
-    return Judgement(row, verdict, readings, _worst_case(results, contender, told))
+    worst = max(readings, key=lambda reading: reading.rank)
+    runs = results.runs_of(contender, **worst.point)
+    values = np.array([value_of(run, worst.figure.metric) for run in runs])
+    case = runs[int(np.argmax(worst.figure.excess(values, worst.reference)))]
+    return Judgement(row, readings, worst, results.suite.case(worst.point, case["seed"]))
 
 
 def _read(results: Results, contender: Contender, row: Criterion, figure: CriterionFigure) -> Reading:
     standard = next(c for c in results.contenders if c.label == STANDARD)
-    found = []
-    for point in results.points():
-        if point["worlds"] != row.worlds or not figure.holds_at(point):
-            continue
-        value, reference = (_median(results, c, figure.metric, point) for c in (contender, standard))
-        found.append(Reading(figure, point, value, reference, figure.judge(value, reference)))
-    return max(found, key=lambda r: (WORST[r.verdict], figure.excess(r.value, r.reference)))
-
-
-def _median(results: Results, contender: Contender, metric: str, point: Point) -> float:
-    values = [
-        value_of(row, metric) for row in results.rows if row["contender"] == contender.key and row["point"] == point
-    ]
-    known = [v for v in values if not math.isnan(v)]
-    return float(np.median(known)) if known else float("nan")
-
-
-def _worst_case(results: Results, contender: Contender, reading: Reading) -> Case | None:
-    """The run at the reading's point whose figure exceeds the limit for a pass the most."""
-    rows = [row for row in results.rows if row["contender"] == contender.key and row["point"] == reading.point]
-    figure = reading.figure
-    worst = max(rows, key=lambda row: figure.excess(value_of(row, figure.metric), reading.reference))
-    return results.suite.case(reading.point, worst["seed"])
+    points = [point for point in results.points() if point["worlds"] == row.worlds and figure.holds_at(point)]
+    values, cubic = (
+        np.array([median(results.by_case(c, figure.metric, **point).values()) for point in points])
+        for c in (contender, standard)
+    )
+    ranks = list(zip(figure.judge(values, cubic), figure.excess(values, cubic), strict=True))
+    k = max(range(len(points)), key=ranks.__getitem__)
+    return Reading(figure, points[k], values[k], cubic[k], ranks[k])
 
 
 def worst_world(assessment: Assessment, judgement: Judgement, contender: Contender | None = None) -> Scenario | None:
     """The world in which the candidate was worst, ready to run; `contender` replaces the candidate."""
-    if judgement.worst is None:
+    if judgement.case is None:
         return None
-    entered = assessment.results.suite.entered(judgement.worst, contender or assessment.candidate)
+    entered = assessment.results.suite.entered(judgement.case, contender or assessment.candidate)
     criterion = judgement.criterion
-    about = f"RFC 9743, {criterion.section}: {criterion.title} ({where(judgement.worst.point)})"
+    about = f"RFC 9743, {criterion.section}: {criterion.title} ({where(judgement.case.point)})"
     return entered.changed(name=criterion.key, description=about)
 
 

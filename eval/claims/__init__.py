@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from orbitcc.envs.description.model import as_orbitcc_error
 from orbitcc.eval.claims.claim import VERDICTS, Claim, ClaimResult, ClaimVerdict
-from orbitcc.eval.claims.evidence import Evidence, Missing
+from orbitcc.eval.quantities.evidence import Evidence, Missing
 
 
 def load(name: str) -> tuple[Claim, ...]:

@@ -10,9 +10,9 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from orbitcc.eval.claims.evidence import RESAMPLES, TAIL, Array, Evidence, Missing
-from orbitcc.eval.claims.quantities import ClaimCriterion, split
-from orbitcc.eval.claims.words import in_words
+from orbitcc.eval.quantities.evidence import RESAMPLES, TAIL, Array, Evidence, Missing
+from orbitcc.eval.quantities.limits import ClaimCriterion, split
+from orbitcc.eval.quantities.words import in_words
 from orbitcc.eval.results import Results
 
 ClaimVerdict = Literal["holds", "fails", "within noise", "undecidable"]

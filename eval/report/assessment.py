@@ -10,8 +10,8 @@ from pathlib import Path
 from orbitcc.common.files import atomic_write_bytes
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.eval.assessment.criteria import CriterionFigure, Grade, where
-from orbitcc.eval.assessment.judgement import STANDARD, Assessment, Judgement, Reading, worst_world
+from orbitcc.eval.assessment.criteria import STANDARD, Grade, where
+from orbitcc.eval.assessment.judgement import Assessment, Judgement, Reading, worst_world
 from orbitcc.eval.assessment.worlds import RECORD_INTERVAL_S
 from orbitcc.eval.figures.style import THEMES, Line, ThemeName, lines_of
 from orbitcc.eval.report.page import picture, write_page
@@ -91,10 +91,9 @@ def _row(judgement: Judgement, files: Pictures | None, command: str | None) -> s
     items = "\n".join(_figure(reading) for reading in judgement.readings)
     again = f"<pre><code>{html.escape(command)}</code></pre>" if command else ""
     shown = ""
-    if files and judgement.worst is not None:
-        shown = picture(
-            files, c.title, f"The world in which it was worst: {html.escape(where(judgement.worst.point))}."
-        )
+    if files and judgement.worst:
+        caption = f"The world in which it was worst: {html.escape(where(judgement.worst.point))}."
+        shown = picture(files, c.title, caption)
     return f"{head}\n<ul>\n{items}\n</ul>\n{shown}\n{again}"
 
 
@@ -103,22 +102,9 @@ def _figure(reading: Reading) -> str:
     return (
         f'<li><span class="{CLASSES[reading.verdict]}">{reading.verdict}</span>: {html.escape(f.title)}: '
         f"<strong>{html.escape(f.format(reading.value))}</strong>, Cubic {html.escape(f.format(reading.reference))} "
-        f"(world: {html.escape(where(reading.point))}; limits: {html.escape(limits(f))}). "
+        f"(world: {html.escape(where(reading.point))}; limits: {html.escape(f.limits)}). "
         f"<small>{html.escape(f.reason)}.</small></li>"
     )
-
-
-def limits(figure: CriterionFigure) -> str:
-    """What passes, and up to where it is a concern."""
-    sign = "≤" if figure.better == "lower" else "≥"
-
-    def either(limit: float | None, ratio: float | None) -> str:
-        known = [] if limit is None else [figure.format(limit)]
-        known += [] if ratio is None else [f"{ratio:g} × Cubic's"]
-        return f"{sign} " + " or ".join(known) if known else ""
-
-    concern = either(figure.concern, figure.concern_ratio)
-    return f"pass {either(figure.passes, figure.pass_ratio)}" + (f", concern {concern}" if concern else "")
 
 
 def _draw_all(assessment: Assessment, workers: int | None) -> dict[str, Pictures]:

@@ -99,7 +99,6 @@ def print_assessment(assessment: Assessment) -> None:
     from rich.table import Table
 
     from orbitcc.common.names import terminal
-    from orbitcc.eval.assessment.criteria import WORST
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
     table.add_column("RFC 9743")
@@ -108,8 +107,7 @@ def print_assessment(assessment: Assessment) -> None:
     for label in assessment.outcomes:
         table.add_column(terminal(label))
     for k, own in enumerate(assessment.judgements):
-        worst = max(own.readings, key=lambda r: WORST[r.verdict], default=None)
-        figure = f"{worst.figure.title}: {worst.figure.format(worst.value)}" if worst else ""
+        figure = f"{own.worst.figure.title}: {own.worst.figure.format(own.worst.value)}" if own.worst else ""
         verdicts = (others[k].verdict for others in assessment.outcomes.values())
         table.add_row(
             own.criterion.section, terminal(own.criterion.title), terminal(figure),

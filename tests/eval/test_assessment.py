@@ -9,7 +9,7 @@ from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.presets import preset
 from orbitcc.eval.assessment import assess, contenders_of, criteria
-from orbitcc.eval.assessment.criteria import Criterion, CriterionFigure
+from orbitcc.eval.assessment.criteria import GRADES, Criterion, CriterionFigure
 from orbitcc.eval.assessment.judgement import as_dict, write_worlds
 from orbitcc.eval.assessment.suite import AssessmentSuite
 from orbitcc.eval.assessment.worlds import WORLDS
@@ -37,7 +37,7 @@ def measured(controller, worlds, **point):
 
 def verdict(key, metric, value, reference=float("nan")):
     row = next(row for row in criteria() if row.key == key)
-    return next(f for f in row.figures if f.metric == metric).judge(value, reference)
+    return GRADES[next(f for f in row.figures if f.metric == metric).judge(value, reference).item()]
 
 
 def test_every_criterion_names_worlds_and_figures_that_are_there():
@@ -59,20 +59,32 @@ def test_quick_worlds_are_among_the_full_ones_and_can_be_saved(name):
 
 
 def test_either_limit_suffices_and_without_concern_limits_nothing_fails():
-    table = {"metric": "x", "title": "x", "better": "lower", "reason": "x", "pass": 1.0, "pass_ratio": 2.0}
-    loose = CriterionFigure.model_validate(table)
-    assert [loose.judge(v, 1.0) for v in (1.0, 2.0, 2.1)] == ["pass", "pass", "concern"]
-    strict, nan = CriterionFigure.model_validate({**table, "concern": 4.0}), float("nan")
-    assert [strict.judge(v, 1.0) for v in (2.0, 4.0, 4.1, nan)] == [
-        "pass",
-        "concern",
-        "fail",
-        "not applicable",
-    ]
-    higher = CriterionFigure.model_validate({**table, "better": "higher", "pass_ratio": 0.5, "concern_ratio": 0.1})
-    assert [higher.judge(v, 1.0) for v in (0.5, 0.2, 0.05)] == ["pass", "concern", "fail"]
+    def grades(values, **changed):
+        figure = CriterionFigure.model_validate({**table, **changed})
+        return [GRADES[k] for k in figure.judge(values, [1.0] * len(values))]
+
+    table = {"metric": "x", "title": "x", "reason": "x", "pass": {"at_most": [1.0, "2 * cubic"]}}
+    nan = float("nan")
+    assert grades([1.0, 2.0, 2.1]) == ["pass", "pass", "concern"]
+    assert grades([2.0, 4.0, 4.1, nan], concern={"at_most": 4.0}) == ["pass", "concern", "fail", "not applicable"]
+    higher = {"pass": {"at_least": [1.0, "0.5 * cubic"]}, "concern": {"at_least": "0.1 * cubic"}}
+    assert grades([0.5, 0.2, 0.05], **higher) == ["pass", "concern", "fail"]
     with pytest.raises(ValueError, match="worlds"):
         Criterion.model_validate({"key": "k", "section": "1", "title": "t", "worlds": "none", "figure": [table]})
+    for wrong, said in (
+        ({"pass": {"at_most": 1.0, "at_least": 0.5}}, "needs at_least or at_most"),
+        ({"pass": {"below": 1.0}}, "needs at_least or at_most"),
+        ({"concern": {"at_least": 4.0}}, "the same for pass and concern"),
+        ({"concern": {"at_most": "2 * reno"}}, "reno is no value; allowed: cubic"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            CriterionFigure.model_validate({**table, **wrong})
+
+
+def test_without_a_value_of_cubic_multiples_of_it_decide_nothing():
+    assert verdict("short-flows", "completion_p95_s", 3.0) == "not applicable"
+    assert verdict("bufferbloat", "queue_ms", 5.0) == "pass"
+    assert verdict("bufferbloat", "queue_ms", 5.1) == "fail"
 
 
 def test_bbr_of_version_1_fails_on_losses_of_its_own_making():
@@ -142,7 +154,7 @@ def test_the_worst_world_runs_by_its_file_as_it_did(tmp_path):
     (command,) = write_worlds(assessment).values()
     world = Scenario.load(command.split()[-1])
     assert [flow.controller.name for flow in world.flows] == ["bbr"]
-    case = assessment.judgements[0].worst
+    case = assessment.judgements[0].case
     again = execute(Task(assessment.results.suite, case, assessment.candidate, "", None))[0]["metrics"]
     own = next(r for r in assessment.results.rows if r["contender"] == "bbr" and r["seed"] == case.seed)
     assert again == own["metrics"]

@@ -10,9 +10,9 @@ import pytest
 from orbitcc.common.errors import OrbitccError
 from orbitcc.eval import claims, papers, suites
 from orbitcc.eval.claims import ClaimResult, Evidence
-from orbitcc.eval.claims.evidence import Labelled, t_test
-from orbitcc.eval.claims.quantities import Comparison
 from orbitcc.eval.contenders import Contender
+from orbitcc.eval.quantities.evidence import Labelled, t_test
+from orbitcc.eval.quantities.limits import Comparison
 from orbitcc.eval.results import Results
 from orbitcc.eval.statistics import pooled
 

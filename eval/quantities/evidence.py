@@ -1,4 +1,4 @@
-"""The runs that claims are judged by, and numbers with labels made from them.
+"""The runs that are judged, and numbers with labels made from them.
 
 Every number is an array: the measured value first, then its values in bootstrap resamples of the runs.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from orbitcc.eval.results import Row, value_of
+from orbitcc.eval.results import value_of
 from orbitcc.eval.statistics import pooled
 
 if TYPE_CHECKING:
@@ -118,7 +118,6 @@ class Evidence:
     def __init__(self, all_results: Mapping[str, Results], resamples: int = 0) -> None:
         self.all_results, self.resamples = all_results, resamples
         self.least_runs = np.inf
-        self._known: dict[tuple[str, str], list[Row]] = {}
 
     def results(self, suite: str) -> Results:
         if suite not in self.all_results or not self.all_results[suite].rows:
@@ -141,7 +140,8 @@ class Evidence:
 
         The first row are the runs themselves.
         """
-        rows = [row for row in self._rows(suite, who) if all(row["point"].get(k) == v for k, v in factors.items())]
+        rows = self.results(suite).runs_of(self.contender(suite, who), **factors)
+        rows.sort(key=lambda row: row["seed"])
         values = np.array([[value_of(row, metric) for row in rows] for metric in metrics])
         values = values[:, ~np.isnan(values).any(axis=0)]
         if not values.size:
@@ -149,14 +149,6 @@ class Evidence:
             raise Missing(f"needs runs of {suite}{' at ' + where if where else ''} (a larger profile)")
         self.least_runs = min(self.least_runs, values.shape[1])
         return values[:, draws(values.shape[1], self.resamples)]
-
-    def _rows(self, suite: str, who: str) -> list[Row]:
-        """All runs of a contender, by number."""
-        if (suite, who) not in self._known:
-            contender = self.contender(suite, who)
-            rows = [row for row in self.results(suite).rows if row["contender"] == contender.key]
-            self._known[suite, who] = sorted(rows, key=lambda row: row["seed"])
-        return self._known[suite, who]
 
     def levels(self, suite: str, factor: str) -> Iterator[Any]:
         """The values of a factor among the points of the results."""

@@ -1,12 +1,12 @@
-"""The criterion of a claim in words, from the data that is judged."""
+"""Limits and the criteria of claims in words, from the data that is judged."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from orbitcc.eval.claims.evidence import REDUCTIONS, STATISTICS, shown
-from orbitcc.eval.claims.quantities import ClaimCriterion, Comparison, LevelRange, Limit, Value, split
+from orbitcc.eval.quantities.evidence import REDUCTIONS, STATISTICS, shown
+from orbitcc.eval.quantities.limits import ClaimCriterion, Comparison, LevelRange, Limit, Limits, Value, multiple, split
 
 SIGNS = {"above": ">", "at_least": "≥", "below": "<", "at_most": "≤"}
 
@@ -32,15 +32,17 @@ def _comparison(
 ) -> tuple[str, str]:
     """The quantity, and what it has to be. read: the quantity itself, where it is no value with a name."""
     subject, test = (read, "") if read else _quantity(c, criterion, chosen)
-    tests = [f"{SIGNS[name]} {_other(limit, c, criterion)}" for name, limit in c.limits.items()]
-    if c.near is not None:
-        tolerance = [f"{c.percent:g} %"] * (c.percent > 0) + [f"{c.by:g}"] * (c.by > 0)
-        tests.append(f"within {' or '.join(tolerance)} of {_other(c.near, c, criterion)}")
-    tests += [f"{end} for {level}" for end in ("highest", "lowest") if (level := getattr(c, end))]
-    test = f"{test} {' and '.join(tests)}".strip()
-    if c.otherwise:
-        test += f", or {_joined(*_comparison(c.otherwise, criterion))}"
-    return subject, test
+    return subject, f"{test} {limits_in_words(c, lambda limit: _other(limit, c, criterion))}".strip()
+
+
+def limits_in_words(limits: Limits, said: Callable[[Limit], str]) -> str:
+    """`≥ 0.35 and ≤ 0.65`; said: a limit in words."""
+    tests = [f"{SIGNS[name]} {' or '.join(map(said, limit))}" for name, limit in limits.limits.items()]
+    if limits.near is not None:
+        tolerance = [f"{limits.percent:g} %"] * (limits.percent > 0) + [f"{limits.by:g}"] * (limits.by > 0)
+        tests.append(f"within {' or '.join(tolerance)} of {said(limits.near)}")
+    tests += [f"{end} for {level}" for end in ("highest", "lowest") if (level := getattr(limits, end))]
+    return " and ".join(tests)
 
 
 def _quantity(c: Comparison, criterion: ClaimCriterion, chosen: Sequence[str] = ()) -> tuple[str, str]:
@@ -56,7 +58,8 @@ def _other(limit: Limit, c: Comparison, criterion: ClaimCriterion) -> str:
     """A limit; of the value that is compared only the levels."""
     if isinstance(limit, str):
         subject, levels = _named(limit, criterion)
-        return levels if levels and split(limit)[0] == split(c.of)[0] else _joined(subject, levels)
+        said = levels if levels and split(limit)[0] == split(c.of)[0] else _joined(subject, levels)
+        return said if multiple(limit) == 1 else f"{multiple(limit):g} × {said}"
     return _numbers(limit) if isinstance(limit, dict) else _number(limit)
 
 

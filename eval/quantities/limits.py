@@ -1,59 +1,63 @@
-"""Quantities read from the runs of suites, and the limits that they have to meet, as data."""
+"""Quantities read from the runs of suites, and the limits that they have to meet, as data.
+
+A limit is a number, a multiple of a value by its name (`g[bbr3]`, `0.25 * g[bbr3]`), or a number for each level. Of the
+limits in a list, meeting one is enough.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from orbitcc.eval import suites
-from orbitcc.eval.claims.evidence import REDUCTIONS, STATISTICS, Array, Evidence, Labelled, Missing, shown
+from orbitcc.eval.quantities.evidence import REDUCTIONS, STATISTICS, Array, Evidence, Labelled, Missing, shown
 
-Limit = float | str | dict[str, float]
-"""A number, a value by its name, or a number for each level."""
+Limit = float | Annotated[str, Field(pattern=r"^(\d+(\.\d+)? \* )?[^*]+$")] | dict[str, float]
+Either = Limit | list[Limit]
 Values = Mapping[str, Labelled]
 
 COMPARISONS = {"above": np.greater, "at_least": np.greater_equal, "below": np.less, "at_most": np.less_equal}
+UPPER = ("below", "at_most")
 
 
-class _Model(BaseModel):
+class Data(BaseModel):
+    """What a file declares, without unknown fields."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
-class LevelRange(_Model):
+class LevelRange(Data):
     """Those levels of a factor that the results have, from one on, up to one."""
 
     low: float = Field(default=-np.inf, alias="from")
     high: float = Field(default=np.inf, alias="to")
 
 
-class Comparison(_Model):
-    """Whether a quantity (`of`, minus or per another) meets its limits, at all of its labels.
+class Limits(Data):
+    """What a quantity has to be.
 
     near: within so many percent or within `by` of it, whichever is more. highest, lowest: the level with that end.
-    otherwise: what may be met instead.
     """
 
-    of: str = ""
-    minus: Limit | None = None
-    per: Limit | None = None
-    above: Limit | None = None
-    at_least: Limit | None = None
-    below: Limit | None = None
-    at_most: Limit | None = None
+    above: Either | None = None
+    at_least: Either | None = None
+    below: Either | None = None
+    at_most: Either | None = None
     near: Limit | None = None
     percent: float = 0.0
     by: float = 0.0
     highest: str = ""
     lowest: str = ""
-    otherwise: Comparison | None = None
 
     @property
-    def limits(self) -> dict[str, Limit]:
-        return {name: limit for name in COMPARISONS if (limit := getattr(self, name)) is not None}
+    def limits(self) -> dict[str, list[Limit]]:
+        """The limits of each comparison."""
+        given = {name: limit for name in COMPARISONS if (limit := getattr(self, name)) is not None}
+        return {name: limit if isinstance(limit, list) else [limit] for name, limit in given.items()}
 
     @property
     def compares(self) -> bool:
@@ -62,21 +66,11 @@ class Comparison(_Model):
     @property
     def uses(self) -> list[str]:
         """The names of the values that it reads."""
-        others = (self.of, self.minus, self.per, self.near, *self.limits.values())
-        further = self.otherwise.uses if self.otherwise else []
-        return [split(x)[0] for x in others if isinstance(x, str) and x] + further
-
-    def quantity(self, values: Values) -> Labelled:
-        found = looked_up(self.of, values)
-        if self.minus is not None:
-            found = found.combine(looked_up(self.minus, values), lambda a, b: a - b)
-        if self.per is not None:
-            found = found.combine(looked_up(self.per, values), np.divide)
-        return found
+        return [split(x)[0] for x in itertools.chain([self.near], *self.limits.values()) if isinstance(x, str)]
 
     def compare(self, quantity: Labelled, values: Values) -> Labelled:
         """1 where the limits are met, else 0."""
-        parts = [quantity.combine(looked_up(x, values), COMPARISONS[name]) for name, x in self.limits.items()]
+        parts = [quantity.combine(self._bound(name, values), COMPARISONS[name]) for name in self.limits]
         if self.near is not None:
             parts.append(quantity.combine(looked_up(self.near, values), self._is_near))
         for level, end in ((self.highest, np.argmax), (self.lowest, np.argmin)):
@@ -95,10 +89,46 @@ class Comparison(_Model):
     def _is_near(self, a: Array, b: Array) -> Array:
         return (np.abs(a - b) <= self.by) | (np.abs(np.divide(a, b) - 1) <= self.percent / 100)
 
+    def _bound(self, name: str, values: Values) -> Labelled:
+        """The limit of a comparison; of several, the one that is easiest to meet."""
+        first, *others = [looked_up(x, values) for x in self.limits[name]]
+        for other in others:
+            first = first.combine(other, np.fmax if name in UPPER else np.fmin)
+        return first
+
+    def excess(self, quantity: Labelled, values: Values) -> Labelled:
+        """The quantity relative to its only limit, as a factor: 1 at the limit, larger is worse."""
+        (name,) = self.limits
+
+        def factor(value: Array, limit: Array) -> Array:
+            above, below = (value, limit) if name in UPPER else (np.maximum(limit, 1e-9), value)
+            return above / np.maximum(below, 1e-9)
+
+        return quantity.combine(self._bound(name, values), factor)
+
+
+class Comparison(Limits):
+    """Whether a quantity (`of`, minus or per another) meets its limits, at all of its labels."""
+
+    of: str = ""
+    minus: Limit | None = None
+    per: Limit | None = None
+
+    @property
+    def uses(self) -> list[str]:
+        return [split(x)[0] for x in (self.of, self.minus, self.per) if isinstance(x, str) and x] + super().uses
+
+    def quantity(self, values: Values) -> Labelled:
+        found = looked_up(self.of, values)
+        if self.minus is not None:
+            found = found.combine(looked_up(self.minus, values), lambda a, b: a - b)
+        if self.per is not None:
+            found = found.combine(looked_up(self.per, values), np.divide)
+        return found
+
     def is_met(self, values: Values) -> Array:
         """For the runs, and for each resample."""
-        met = np.logical_and.reduce(list(self.compare(self.quantity(values), values).numbers.values()))
-        return met | self.otherwise.is_met(values) if self.otherwise else met
+        return np.logical_and.reduce(list(self.compare(self.quantity(values), values).numbers.values()))
 
 
 class Value(Comparison):
@@ -196,7 +226,7 @@ class Value(Comparison):
         return found
 
 
-class CriterionWords(_Model):
+class CriterionWords(Data):
     """Words of criteria. factors: of one level, with {} for it, and of several."""
 
     suites: dict[str, str] = Field(default_factory=dict)
@@ -204,7 +234,7 @@ class CriterionWords(_Model):
     factors: dict[str, tuple[str, str]]
 
 
-class ClaimCriterion(_Model):
+class ClaimCriterion(Data):
     """What has to be met: every condition, on values by name."""
 
     values: dict[str, Value] = Field(default_factory=dict)
@@ -225,17 +255,22 @@ class ClaimCriterion(_Model):
 
 
 def split(name: str) -> list[str]:
-    """`g[bbr3][6]` -> the name of a value, and levels of it."""
-    return name.replace("]", "").split("[")
+    """`0.5 * g[bbr3][6]` -> the name of a value, and levels of it."""
+    return name.rpartition(" * ")[2].replace("]", "").split("[")
+
+
+def multiple(name: str) -> float:
+    """`0.5 * g[bbr3][6]` -> 0.5."""
+    return float(name.rpartition(" * ")[0] or 1)
 
 
 def looked_up(limit: Limit, values: Values) -> Labelled:
     if isinstance(limit, str):
         name, *levels = split(limit)
-        found = values[name]
+        found, times = values[name], multiple(limit)
         for level in levels:
             found = found[level]
-        return found
+        return found if times == 1 else found.change(lambda x: x * times)
     numbers = limit if isinstance(limit, dict) else {}
     given = {(("", k),): x for k, x in numbers.items()} if numbers else {(): limit}
     return Labelled({labels: np.array([x], dtype=float) for labels, x in given.items()})
