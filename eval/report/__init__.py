@@ -12,7 +12,7 @@ from orbitcc.common.numbers import counted
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.figures.style import DARK, THEMES, ThemeName, lines_of
 from orbitcc.eval.front import SHARES, USES_THE_LINK, front, idle, idle_by_share, unused
-from orbitcc.eval.report.page import picture, words, write_page
+from orbitcc.eval.report.page import coloured, picture, words, write_page
 from orbitcc.eval.results import Results
 from orbitcc.eval.statistics import MIN_PAIRS, Estimate, median_estimate, paired_difference, verdict
 from orbitcc.eval.suites.base import Metric
@@ -261,13 +261,12 @@ def _differences(results: Results) -> str:
         cells = []
         for m in results.suite.metrics:
             d = differences[c.label][m.key]
-            word = verdict(d, m.better)
             scale, unit = (100, " points") if m.percent else (1, m.unit)
             low, middle, high = (f"{scale * x:+.{m.decimals}f}".replace("-", "−") for x in (d.low, d.median, d.high))
             interval = f'<span class="range">{low} to {high}</span>' if d.has_interval else ""
             cells.append(
                 f'<td data-title="{html.escape(m.title)}"><span class="value">{middle}{unit}</span> '
-                f'<span class="{word.split()[0]}">{word}</span>{interval}</td>'
+                f"{coloured(verdict(d, m.better))}{interval}</td>"
             )
         who = _who(results, c, "th", _name(c)).replace("<th ", "<th scope=row ", 1)
         rows.append(f"<tr>{who}{''.join(cells)}</tr>")

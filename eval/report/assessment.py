@@ -10,19 +10,13 @@ from pathlib import Path
 from orbitcc.common.files import atomic_write_bytes
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.eval.assessment.criteria import STANDARD, Grade, where
+from orbitcc.eval.assessment.criteria import STANDARD, where
 from orbitcc.eval.assessment.judgement import Assessment, Judgement, Reading, worst_world
 from orbitcc.eval.assessment.worlds import RECORD_INTERVAL_S
 from orbitcc.eval.figures.style import THEMES, Line, ThemeName, lines_of
-from orbitcc.eval.report.page import picture, write_page
+from orbitcc.eval.report.page import coloured, picture, write_page
 from orbitcc.parallel import processes
 
-CLASSES: Mapping[Grade, str] = {
-    "pass": "holds",
-    "concern": "concern",
-    "fail": "fails",
-    "not applicable": "undecidable",
-}
 Pictures = dict[ThemeName, bytes]
 
 
@@ -61,15 +55,13 @@ def _lead(assessment: Assessment) -> str:
 
 
 def _assessment(assessment: Assessment) -> str:
-    labels = list(assessment.outcomes)
-    head = "".join(f"<th scope=col>{html.escape(label)}</th>" for label in labels)
+    head = "".join(f"<th scope=col>{html.escape(label)}</th>" for label in assessment.outcomes)
     rows = []
     for k, judgement in enumerate(assessment.judgements):
         c = judgement.criterion
         cells = "".join(
-            f'<td data-title="{html.escape(label)}"><span class="{CLASSES[assessment.outcomes[label][k].verdict]}">'
-            f"{assessment.outcomes[label][k].verdict}</span></td>"
-            for label in labels
+            f'<td data-title="{html.escape(label)}">{coloured(own[k].verdict)}</td>'
+            for label, own in assessment.outcomes.items()
         )
         rows.append(
             f"<tr><td data-title=section>{c.section}</td><th scope=row>"
@@ -82,10 +74,7 @@ def _assessment(assessment: Assessment) -> str:
 
 def _row(judgement: Judgement, files: Pictures | None, command: str | None) -> str:
     c = judgement.criterion
-    head = (
-        f'<h3 id="{c.key}">{c.section} {html.escape(c.title)}: '
-        f'<span class="{CLASSES[judgement.verdict]}">{judgement.verdict}</span></h3>'
-    )
+    head = f'<h3 id="{c.key}">{c.section} {html.escape(c.title)}: {coloured(judgement.verdict)}</h3>'
     if c.not_applicable:
         return f"{head}\n<p>{html.escape(c.not_applicable)}</p>"
     items = "\n".join(_figure(reading) for reading in judgement.readings)
@@ -100,7 +89,7 @@ def _row(judgement: Judgement, files: Pictures | None, command: str | None) -> s
 def _figure(reading: Reading) -> str:
     f = reading.figure
     return (
-        f'<li><span class="{CLASSES[reading.verdict]}">{reading.verdict}</span>: {html.escape(f.title)}: '
+        f"<li>{coloured(reading.verdict)}: {html.escape(f.title)}: "
         f"<strong>{html.escape(f.format(reading.value))}</strong>, Cubic {html.escape(f.format(reading.reference))} "
         f"(world: {html.escape(where(reading.point))}; limits: {html.escape(f.limits)}). "
         f"<small>{html.escape(f.reason)}.</small></li>"
@@ -109,10 +98,8 @@ def _figure(reading: Reading) -> str:
 
 def _draw_all(assessment: Assessment, workers: int | None) -> dict[str, Pictures]:
     """Criterion -> its picture in both themes."""
-    lines, standard = (
-        lines_of(assessment.results),
-        next(c for c in assessment.results.contenders if c.label == STANDARD),
-    )
+    lines = lines_of(assessment.results)
+    standard = next(c for c in assessment.results.contenders if c.label == STANDARD)
     jobs = []
     for judgement in assessment.judgements:
         worlds: dict[str, Scenario] = {}

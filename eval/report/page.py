@@ -62,6 +62,11 @@ def words(text: str) -> str:
     return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
+def coloured(word: str) -> str:
+    """A verdict in its colour."""
+    return f'<span class="{word.replace(" ", "-")}">{word}</span>'
+
+
 def picture(files: Mapping[ThemeName, bytes], title: str, caption: str) -> str:
     """A figure from a PNG per theme; caption is HTML."""
     light, dark = (f"data:image/png;base64,{base64.b64encode(files[n]).decode()}" for n in THEMES)

@@ -13,7 +13,7 @@ from orbitcc.eval.figures.style import THEMES, ThemeName
 from orbitcc.eval.front import unused
 from orbitcc.eval.papers import Paper, counts, medians
 from orbitcc.eval.report import about, leaders, mark
-from orbitcc.eval.report.page import picture, write_page
+from orbitcc.eval.report.page import coloured, picture, write_page
 from orbitcc.eval.results import Results
 
 
@@ -93,7 +93,7 @@ def _claims(judged: Sequence[tuple[Claim, ClaimResult]]) -> str:
             f"{html.escape(claim.statement)}<small>{html.escape(' '.join((quote, claim.source)).strip())}</small>",
             html.escape(claim.expected),
             html.escape(outcome.measured),
-            f'<span class="{outcome.verdict.replace(" ", "-")}">{outcome.verdict}</span>{why}',
+            coloured(outcome.verdict) + why,
         )
         rows.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
     body = "\n".join(rows)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orbitcc.commands.options import (
+    COLOURS,
     POLICY_FORMS,
     AsJson,
     Out,
@@ -25,8 +26,6 @@ from orbitcc.commands.options import (
 
 if TYPE_CHECKING:
     from orbitcc.eval.assessment import Assessment
-
-COLOURS = {"pass": "green", "concern": "yellow", "fail": "red", "not applicable": "dim"}
 
 
 def assess(

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbitcc.commands.options import print_json
+from orbitcc.commands.options import COLOURS, print_json
 from orbitcc.common.names import plain
 
 if TYPE_CHECKING:
     from orbitcc.eval.comparison import Difference
-
-COLOURS = {"better": "green", "worse": "red", "tied": "dim", "too few runs": "yellow"}
 
 
 def compare(

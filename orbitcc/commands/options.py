@@ -15,6 +15,14 @@ ADDRESS = re.compile(r"auto|local|ray://.+|.+:\d+")
 """What is taken for the address after `--ray`."""
 
 
+COLOURS = {
+    "better": "green", "worse": "red", "tied": "dim", "too few runs": "yellow",
+    "holds": "green", "fails": "red", "within noise": "cyan", "undecidable": "yellow",
+    "pass": "green", "fail": "red", "concern": "yellow", "not applicable": "dim",
+}  # fmt: skip
+"""Of verdicts in tables."""
+
+
 class PolicyCommand(TyperCommand):
     """Takes `--trust` only beside something that may load a policy of another library."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orbitcc.commands.options import (
+    COLOURS,
     AsJson,
     Out,
     Policies,
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orbitcc.eval.claims import Claim, ClaimResult
-
-COLOURS = {"holds": "green", "fails": "red", "within noise": "cyan", "undecidable": "yellow"}
 
 
 def reproduce(

@@ -10,11 +10,12 @@ from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.presets import preset
 from orbitcc.eval.assessment import assess, contenders_of, criteria
 from orbitcc.eval.assessment.criteria import GRADES, Criterion, CriterionFigure
-from orbitcc.eval.assessment.judgement import as_dict, write_worlds
+from orbitcc.eval.assessment.judgement import as_dict, judge, write_worlds
 from orbitcc.eval.assessment.suite import AssessmentSuite
 from orbitcc.eval.assessment.worlds import WORLDS
 from orbitcc.eval.assessment.worlds.sharing import starved_s
 from orbitcc.eval.contenders import from_controller, from_policy
+from orbitcc.eval.results import Results
 from orbitcc.eval.runner import Task, execute
 
 
@@ -79,6 +80,26 @@ def test_either_limit_suffices_and_without_concern_limits_nothing_fails():
     ):
         with pytest.raises(ValueError, match=said):
             CriterionFigure.model_validate({**table, **wrong})
+
+
+def test_a_row_is_judged_by_its_worst_figure_at_its_worst_point_beside_cubic():
+    # medians of two runs over the limits for a pass: harm 0.1 or Cubic's, loss 0.01 or Cubic's
+    suite, line_up = AssessmentSuite(["mixed-reno"]), [from_controller("reno"), from_controller("cubic")]
+    points = suite.points("quick")
+    runs = {"reno": [(0.4, 0.03), (0.6, 0.05)], "cubic": [(0.2, 0.02), (0.2, 0.02)]}
+    rows = [
+        {"contender": c, "point": dict(p), "seed": k + 1, "scenario": str(p),
+         "metrics": {"excess_harm": harm * (p is points[1]), "excess_loss": loss * (p is points[2])}}
+        for c, own in runs.items() for k, (harm, loss) in enumerate(own) for p in points
+    ]  # fmt: skip
+    results = Results(suite, line_up, "quick", 2, None, "test", rows=rows)
+    (own,), (cubic,) = judge(results, [row for row in criteria() if row.key == "beside-reno"]).outcomes.values()
+    harm, loss = own.readings
+    assert (harm.verdict, harm.value, harm.reference, harm.point) == ("fail", 0.5, 0.2, points[1])
+    assert (loss.verdict, loss.value, loss.reference, loss.point) == ("concern", 0.04, 0.02, points[2])
+    assert harm.rank[1] == pytest.approx(2.5)
+    assert (own.worst, own.case.seed, own.case.point) == (harm, 2, points[1])
+    assert cubic.verdict == "pass"
 
 
 def test_without_a_value_of_cubic_multiples_of_it_decide_nothing():

@@ -272,6 +272,16 @@ def test_the_criterion_is_said_as_it_is_judged(key, criterion):
     assert CLAIMS[key].expected == criterion
 
 
+def test_of_several_limits_one_is_enough_and_a_limit_may_be_a_multiple():
+    found = {text: verdict(text, 0.94, 0.95, 0.96).verdict for text in (
+        'at_least = [2.0, "0.5 * g"]', 'at_least = ["1.5 * g", 0.9]', 'at_least = ["1.5 * g", 1.0]',
+        'at_most = [0.9, "1.5 * g"]', 'at_most = "0.5 * g"',
+    )}  # fmt: skip
+    assert list(found.values()) == ["holds", "holds", "fails", "holds", "fails"]
+    said = claims.read(GOOD.replace("at_least = 0.9", 'at_least = [0.9, "0.5 * g"]'))[0].expected
+    assert said == "median G of cubic at sd-sha-isl ≥ 0.9 or 0.5 × median G of cubic at sd-sha-isl"
+
+
 GOOD = """
 words = { metrics = { goodput_share = "G" }, factors = { path = ["{}", "paths"] } }
 [[claim]]
@@ -289,6 +299,7 @@ values = { g = { suite = "leoem-single", metric = "goodput_share", who = "cubic"
     [
         ("at_least =", "at_lest =", "X.conditions.0.at_lest"),
         ("at_least = 0.9", 'at_least = "h"', "h is no value"),
+        ("at_least = 0.9", 'at_least = [0.9, "half * g"]', "X.conditions.0.at_least"),
         (", at_least = 0.9", "", "needs conditions, each with `of` and a limit"),
         ("{g:.2f}", "{h:.2f}", "h is no value"),
         ("leoem-single", "leoem-singel", "leoem-singel"),
