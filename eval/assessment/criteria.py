@@ -20,7 +20,7 @@ from orbitcc.eval.suites.base import Point
 
 Grade = Literal["not applicable", "pass", "concern", "fail"]
 GRADES: tuple[Grade, ...] = get_args(Grade)
-"""The better ones first."""
+"""A later one is worse."""
 STANDARD = "cubic"
 NO_LIMIT = Limits(at_most=np.inf)
 
@@ -39,8 +39,8 @@ class CriterionFigure(Data):
     @model_validator(mode="after")
     def _limited(self) -> CriterionFigure:
         given = [self.passes, self.concern or self.passes]
-        if [list(x.limits) for x in given] not in (2 * [["at_least"]], 2 * [["at_most"]]):
-            raise ValueError(f"{self.metric}: needs at_least or at_most, the same for pass and concern")
+        if [x.model_fields_set for x in given] not in (2 * [{"at_least"}], 2 * [{"at_most"}]):
+            raise ValueError(f"{self.metric}: needs either at_least or at_most, the same for pass and concern")
         if others := {name for x in given for name in x.uses} - {STANDARD}:
             raise ValueError(f"{self.metric}: {', '.join(sorted(others))} is no value; allowed: {STANDARD}")
         return self
@@ -77,8 +77,8 @@ class CriterionFigure(Data):
         """The number without its unit, which the title names; an en dash for NaN."""
         if value != value:
             return "–"
-        shown = 100 * value if self.percent else value
-        return f"{shown:.{0 if abs(shown) >= 100 else 1 if abs(shown) >= 10 else 2}f}"
+        number = 100 * value if self.percent else value
+        return f"{number:.{0 if abs(number) >= 100 else 1 if abs(number) >= 10 else 2}f}"
 
 
 class Criterion(Data):

@@ -73,8 +73,9 @@ def test_either_limit_suffices_and_without_concern_limits_nothing_fails():
     with pytest.raises(ValueError, match="worlds"):
         Criterion.model_validate({"key": "k", "section": "1", "title": "t", "worlds": "none", "figure": [table]})
     for wrong, said in (
-        ({"pass": {"at_most": 1.0, "at_least": 0.5}}, "needs at_least or at_most"),
-        ({"pass": {"below": 1.0}}, "needs at_least or at_most"),
+        ({"pass": {"at_most": 1.0, "at_least": 0.5}}, "needs either at_least or at_most"),
+        ({"pass": {"below": 1.0}}, "needs either at_least or at_most"),
+        ({"pass": {"at_most": 1.0, "near": 0.5}}, "needs either at_least or at_most"),
         ({"concern": {"at_least": 4.0}}, "the same for pass and concern"),
         ({"concern": {"at_most": "2 * reno"}}, "reno is no value; allowed: cubic"),
     ):
