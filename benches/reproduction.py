@@ -52,11 +52,16 @@ def has_bucket(claim: Claim) -> bool:
 
 
 def table(judged: Judged, shaped: Judged = ()) -> str:
-    """The claims of a paper as a Markdown table; `shaped`: the same claims with a token bucket."""
+    """The claims of a paper as a Markdown table, and the undecidable ones in the notes below it only.
+
+    shaped: the same claims with a token bucket.
+    """
     others = {claim.key: outcome for claim, outcome in shaped}
     head = ["no.", "claim", "criterion", "measured", "met in", "result", *["with token bucket"] * bool(others)]
     lines = []
     for claim, outcome in judged:
+        if outcome.verdict == "undecidable":
+            continue
         cells = [claim.key, claim.said, claim.expected, outcome.measured, met(outcome)]
         cells.append(verdict(outcome))
         if others:
@@ -67,11 +72,11 @@ def table(judged: Judged, shaped: Judged = ()) -> str:
     for claim, outcome in judged:
         if reason := outcome.calibrated or outcome.reason:
             reasons.setdefault(reason, []).append(claim.key)
-    notes = [f"- {', '.join(keys)}: {reason}." for reason, keys in reasons.items()]
+    notes = ["", *(f"- {', '.join(keys)}: {reason}." for reason, keys in reasons.items())] if reasons else []
     counted = [f"{papers.counts(judged)}."]
     if shaped:
         counted.append(f"With the token bucket {papers.counts(shaped)}.")
-    return "\n".join([" ".join(counted), "", *rows_of([head, ["---"] * len(head), *lines]), "", *notes])
+    return "\n".join([" ".join(counted), "", *rows_of([head, ["---"] * len(head), *lines]), *notes])
 
 
 def medians(paper: Paper, all_results: Mapping[str, Results]) -> str:

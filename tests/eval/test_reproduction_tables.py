@@ -32,10 +32,14 @@ def test_the_page_has_the_marks_that_the_command_fills():
         assert text.count(f"<!-- {mark} -->") == text.count(f"<!-- /{mark} -->") == 1
 
 
-def test_the_page_has_every_claim_with_its_criterion():
+def test_the_page_has_every_claim_with_its_criterion_or_why_nobody_can_decide_it():
     text = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    (closed,) = re.findall(r"^- (G01a, .*): PCC is closed source", text, re.MULTILINE)
     for paper in papers.PAPERS.values():
         for claim in paper.claims:
+            if claim.key in closed.split(", "):
+                assert "vivace" in claim.expected
+                continue
             row = f"| {claim.key} | {claim.said} | {claim.expected} |"
             assert text.count(f"\n{row}") == 1, row
 
