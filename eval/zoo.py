@@ -78,13 +78,17 @@ def _table(card: ModelCard) -> dict[str, str]:
         found["training"] = f"{card.training.agent_steps:,} decisions in {card.training.wall_minutes:g} minutes"
     if card.imported is not None:
         found["imported from"] = f"{card.imported.source} (licence: {card.imported.licence})"
-    for key, title in _RANGES.items():
-        if limits := getattr(seen, key, None):
-            found[f"trained on: {title}"] = " to ".join(f"{limit:g}" for limit in limits) + f" {_UNITS[key]}".rstrip()
+    limits = {key: getattr(seen, key, None) for key in _RANGES}
+    ranges = [
+        f"{_RANGES[key]} {' to '.join(f'{limit:g}' for limit in both)} {_UNITS[key]}".rstrip()
+        for key, both in limits.items()
+        if both
+    ]
     held: Mapping[str, Any] = card.scores.get("heldout", {}) | card.scores
-    for key, title in _SCORES.items():
-        if isinstance(held.get(key), int | float):
-            found[f"held-out worlds: {title}"] = f"{held[key]:.3g}"
+    scores = [f"{title} {held[key]:.3g}" for key, title in _SCORES.items() if isinstance(held.get(key), int | float)]
+    for title, values in (("trained on", ranges), ("on held-out worlds", scores)):
+        if values:
+            found[title] = ", ".join(values)
     if card.safety_filter is not None:
         found["safety filter"] = f"a window of at most {card.safety_filter.max_bdp:g} BDP; Cubic outside its range"
     return found
