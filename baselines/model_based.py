@@ -44,7 +44,7 @@ leocc = native(
 c4 = native(
     "c4",
     "C4, Christian's Congestion Control Code: paces at the largest rate measured, in a window for the longest RTT "
-    "without a queue, so that jitter does not stall it",
+    "without a queue, so that late ACKs do not stop it",
     paper="Huitema, Nandakumar, Jennings: draft-huitema-ccwg-c4-spec-04, 2026; picoquic's c4.c",
     params={
         "flavour": Param("draft", "as in the IETF draft, or as in picoquic", choices=("draft", "picoquic")),

@@ -1,7 +1,7 @@
 """The tables of docs/assessment.md: assessments of every controller and every shipped policy by RFC 9743.
 
 `python -m benches.assessment [--out FOLDER] [--resume]` runs the profile `quick` and writes the tables between the
-marks of the page. `--resume` continues an interrupted run.
+marks of the page. `--resume` continues a run that was stopped.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def draw(recordings: dict[str, Recording], until_s: float, policy: str) -> Image
         for axes in (above, below):
             axes.axvline(at, color="#6b7280", linewidth=0.9, linestyle=(0, (3, 3)))
     above.set(ylabel="delivered, Mbit/s", ylim=(0, 100), xlim=(0, SECONDS))
-    below.set(ylabel="RTT, ms", ylim=(0, 170), xlabel="time, s (dashed: handover, which interrupts the path)")
+    below.set(ylabel="RTT, ms", ylim=(0, 170), xlabel="time, s (dashed: handover, with an outage)")
     above.legend(loc="lower center", ncols=3, fontsize=9, bbox_to_anchor=(0.5, 1.0), frameon=False)
     below.legend(loc="upper right", fontsize=9, frameon=False)
     for axes in (above, below):

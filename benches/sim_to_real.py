@@ -4,7 +4,7 @@
         [--controllers NAME ...] [--docs docs]
 
 Every case runs `--repeats` times on this machine's kernel, one run after the other in real time, and with as many
-seeds in the simulator. Finished runs are stored in OUT/runs.jsonl and not repeated, so an interrupted command can be
+seeds in the simulator. Finished runs are stored in OUT/runs.jsonl and not repeated, so a stopped command can be
 continued; use another folder on another machine. A run that the machine disturbed (packets later than QUIET_US at the
 99th percentile, or more than three late decisions per second) is repeated by the next command, up to TRIES runs. The
 run with the least lateness counts, whatever its result. `--docs` writes the table into emulation.md of that folder, and
@@ -87,7 +87,7 @@ def main() -> None:
     rows = [json.loads(line) for line in store.read_text(encoding="utf-8").splitlines()] if store.exists() else []
     done = {key for key, tries in _tries(rows).items() if len(tries) >= TRIES or any(map(_undisturbed, tries))}
     chosen = [case for case in CASES if case.name in given.cases]
-    # Repeats are the outer loop, so that after an interruption all cases have equally many runs.
+    # Repeats are the outer loop, so that when it is stopped all cases have equally many runs.
     plan = [
         (case, controller, backend, seed)
         for seed in range(1, given.repeats + 1)

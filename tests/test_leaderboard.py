@@ -237,7 +237,7 @@ def test_the_page_is_made_and_made_again_from_its_table(tmp_path):
     page = tmp_path / "leaderboard.md"
     main([str(tmp_path / "results"), "--suites", "delay-jump", "--page", str(page)])
     text = page.read_text(encoding="utf-8")
-    assert "## Does it recover from interruptions and sudden changes?" in text
+    assert "## Does it recover from outages and sudden changes?" in text
     assert "perigee ◆" in text
     assert (tmp_path / "images" / "leaderboard-delay-jump.png").stat().st_size > 3000
     main(["--redraw", str(page)])

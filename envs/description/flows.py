@@ -188,7 +188,7 @@ class Pep(Model):
 class Reroute(Model):
     """From at_s on, packets and their acknowledgements take another path; packets on their way stay on the old one.
 
-    Controllers with handover signals are notified as of a handover without interruption.
+    Controllers with handover signals are notified as of a handover without outage.
     """
 
     at_s: Annotated[float, number(0, MAX_TIME_S, "s", above=True)]

@@ -13,8 +13,8 @@ from orbitcc.envs.description.queues import PACKET_BYTES, DropTailBytes
 from orbitcc.envs.fitting import changes, flows, noise, rates
 from orbitcc.envs.fitting.flows import MeasuredFlow
 from orbitcc.envs.fitting.model import Fit, Note
+from orbitcc.envs.fitting.outages import FoundOutage
 from orbitcc.envs.fitting.recordings import Array, Datagrams, Gathered, Probes
-from orbitcc.envs.fitting.stalls import Stall
 
 DEFAULT_RATE_MBPS = 100.0
 DEFAULT_RTT_MS = 50.0
@@ -63,7 +63,7 @@ class _Fitting:
         self.main = _main(self.flows)
         self._with_one_queue(rtt_jitter_ms)
         end_s = self._duration_s()
-        rate, back_rate, stalls = self._rate(end_s)
+        rate, back_rate, outages = self._rate(end_s)
         slots, base = self._base(probed)
         if self.jitter is None:
             self._jitter()
@@ -72,10 +72,10 @@ class _Fitting:
         mean_mbps, median_ms = rates.mean(rate, end_s), float(np.median(base))
         loss, back_loss = self._loss()
         queue = self._queue(mean_mbps, median_ms)
-        stalls = self._stalls(stalls)
+        outages = self._seen_outages(outages)
         return Fit(
             self.name, end_s, rate, back_rate, slots, base, self.jitter, loss, back_loss, queue,
-            tuple(s for s in stalls if s.at_s < end_s), self.phase_s, tuple(self.notes), self.flows, self.probes,
+            tuple(s for s in outages if s.at_s < end_s), self.phase_s, tuple(self.notes), self.flows, self.probes,
         )  # fmt: skip
 
     def _with_one_queue(self, jitter_ms: float) -> None:
@@ -104,26 +104,26 @@ class _Fitting:
 
     # -- rate -------------------------------------------------------------------------------------------------------
 
-    def _rate(self, end_s: float) -> tuple[rates.Steps, rates.Steps | None, tuple[Stall, ...]]:
+    def _rate(self, end_s: float) -> tuple[rates.Steps, rates.Steps | None, tuple[FoundOutage, ...]]:
         if self.found.opportunities:
             forward, *others = self.found.opportunities
-            rate, stalls = rates.of_opportunities(forward, end_s, find_stalls=True)
-            back = rates.of_opportunities(others[0], end_s, find_stalls=False)[0] if others else rate
+            rate, outages = rates.of_opportunities(forward, end_s, find_outages=True)
+            back = rates.of_opportunities(others[0], end_s, find_outages=False)[0] if others else rate
             self._note_rate(rate, end_s, f"the opportunities of {_name(forward)}")
-            return rate, back, stalls
+            return rate, back, outages
         flow, sd_ms = self.main, 0.0 if self.jitter is None else self.jitter.mean_ms / self.jitter.shape**0.5
         if flow is not None and flow.loaded and flow.busy.any():
             rate = rates.of_flow(flow, sd_ms)
             when = f"while packets waited in the queue ({flow.busy.mean():.0%} of the time)"
             self._note_rate(rate, end_s, f"what {_name(flow)} carried {when}")
-            return rate, None, flow.stalls
+            return rate, None, flow.outages
         if self.found.datagrams:
             sent = self.found.datagrams[0]
             return self._datagram_rate(sent, end_s), None, ()
         if flow is not None:
             rate = rates.bound_of_flow(flow)
             self._note_rate(rate, end_s, f"a lower bound: the most that {_name(flow)} carried, without a queue")
-            return rate, None, flow.stalls
+            return rate, None, flow.outages
         rate = (np.zeros(1), np.array([DEFAULT_RATE_MBPS]))
         self.note("rate", f"{DEFAULT_RATE_MBPS:g} Mbit/s", "not observable from ping; our default", defaulted=True)
         return rate, None, ()
@@ -204,7 +204,7 @@ class _Fitting:
         words = f"Gamma, mean {j.mean_ms:.3g} ms each way, shape {j.shape}, tau {j.tau_ms:.3g} ms" if j else "none"
         self.note("jitter", words, origin)
 
-    # -- losses, queue, interruptions -------------------------------------------------------------------------------
+    # -- losses, queue, outages -------------------------------------------------------------------------------
 
     def _loss(self) -> tuple[Any, float]:
         """The loss of the data direction, and of the other one."""
@@ -273,20 +273,20 @@ class _Fitting:
         self.note("queue", _bytes(size, mbps), f"not observable: {why}; {DEFAULT_BDP:g} BDP or more", defaulted=True)
         return DropTailBytes(limit_bytes=size)
 
-    def _stalls(self, stalls: tuple[Stall, ...]) -> tuple[Stall, ...]:
-        """The interruptions. Those that lose packets lose the queue unless most flows that had one show otherwise."""
-        seen = [s.flush == "queue" for f in self.flows for s in f.stalls if s.mode == "drop" and s.queued]
+    def _seen_outages(self, outages: tuple[FoundOutage, ...]) -> tuple[FoundOutage, ...]:
+        """The outages. Those that lose packets lose the queue unless most flows that had one show otherwise."""
+        seen = [s.flush == "queue" for f in self.flows for s in f.outages if s.mode == "drop" and s.queued]
         flush: Literal["none", "queue"] = "queue" if 2 * sum(seen) >= len(seen) else "none"
-        stalls = tuple(replace(s, flush=flush) if s.mode == "drop" else s for s in stalls)
-        if not stalls:
+        outages = tuple(replace(s, flush=flush) if s.mode == "drop" else s for s in outages)
+        if not outages:
             return ()
-        lengths = np.array([s.length_s for s in stalls]) * 1e3
-        lost = sum(s.mode == "drop" for s in stalls)
-        words = f"{len(stalls)} of {lengths.min():.0f} to {lengths.max():.0f} ms"
+        lengths = np.array([s.length_s for s in outages]) * 1e3
+        lost = sum(s.mode == "drop" for s in outages)
+        words = f"{len(outages)} of {lengths.min():.0f} to {lengths.max():.0f} ms"
         origin = _name(self.found.opportunities[0] if self.found.opportunities else self.main)
         kept = "packets wait" if not lost else f"{lost} lose packets" + (" and the queue" if flush == "queue" else "")
-        self.note("interruptions", f"{words}; {kept}", f"gaps in {origin}")
-        return stalls
+        self.note("outages", f"{words}; {kept}", f"gaps in {origin}")
+        return outages
 
 
 def _main(several: tuple[MeasuredFlow, ...]) -> MeasuredFlow | None:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from orbitcc.envs.fitting import changes, queue, stalls
+from orbitcc.envs.fitting import changes, outages, queue
 from orbitcc.envs.fitting.noise import Losses
+from orbitcc.envs.fitting.outages import FoundOutage
 from orbitcc.envs.fitting.queue import Drop
 from orbitcc.envs.fitting.recordings import Array, Intervals, Packets
-from orbitcc.envs.fitting.stalls import Stall
 
 BIN_S = 0.1
 NEAR_S = 5.0
@@ -57,7 +57,7 @@ class MeasuredFlow:
     slots_s: Array
     base_ms: Array
     phase_s: float | None
-    stalls: tuple[Stall, ...]
+    outages: tuple[FoundOutage, ...]
     queue_bytes: float
     drop: Drop
     overflowed: bool
@@ -96,16 +96,16 @@ def from_packets(packets: Packets, jitter_ms: float = 0.0, size: tuple[Drop, flo
 
     mbps = np.diff(delivered(edges)) * 8e-6 / width_s
     rtt_ms = _least(packets.acked_s[once], rtt_s[once] * 1e3, edges)
-    gaps, phase = stalls.find(packets, rtt_s, end_s)
+    gaps, phase = outages.find(packets, rtt_s, end_s)
     loaded = _is_loaded(edges, mbps, rtt_ms, float(packets.wire_bytes[0]), jitter_ms)
     seen, base = _base(edges, mbps, rtt_ms, phase, loaded)
-    beside = [[at_slots(seen, base, s.at_s + d) / 1e3 for d in stalls.BESIDE_S] for s in gaps]
-    found = [(gap, stalls.at_queue(gap, packets, rtt_s, *rtts)) for gap, rtts in zip(gaps, beside, strict=True)]
+    beside = [[at_slots(seen, base, s.at_s + d) / 1e3 for d in outages.BESIDE_S] for s in gaps]
+    found = [(gap, outages.at_queue(gap, packets, rtt_s, *rtts)) for gap, rtts in zip(gaps, beside, strict=True)]
     # Without slots, gaps in which packets are lost are bursts of losses.
     found = [(gap, s) for gap, s in found if s is not None and (s.mode == "hold" or phase is not None)]
-    quiet = stalls.away_from([gap for gap, _ in found], packets.sent_s, changes.filled(rtt_s))
+    quiet = outages.away_from([gap for gap, _ in found], packets.sent_s, changes.filled(rtt_s))
     if phase is not None:
-        quiet &= stalls.off_grid(packets.sent_s, phase)
+        quiet &= outages.off_grid(packets.sent_s, phase)
     # From here on, times are those at which packets left the queue: the sender learns of them a base RTT later.
     slots = np.append(0.0, np.maximum(seen[1:] - base[:-1] / 1e3, 1e-3))
     mbps = np.diff(delivered(edges + at_slots(slots, base, edges) / 1e3)) * 8e-6 / width_s
@@ -130,7 +130,7 @@ def from_packets(packets: Packets, jitter_ms: float = 0.0, size: tuple[Drop, flo
         busy=busy, loaded=loaded,
         slots_s=slots, base_ms=base,
         phase_s=None if phase is None else (phase - float(np.median(base)) / 1e3) % changes.SLOT_S,
-        stalls=stalls.apart([s for _, s in found if s is not None]),
+        outages=outages.apart([s for _, s in found if s is not None]),
         queue_bytes=queued.size_bytes, drop=queued.drop, overflowed=queued.overflowed,
         losses=Losses(packets.sent_s[kept], packets.lost[kept], np.append(False, np.diff(kept) == 1), left_s[kept]),
         counts=(float(packets.lost[kept].sum()), float(kept.size)),
@@ -207,7 +207,7 @@ def _base(edges: Array, mbps: Array, rtt_ms: Array, phase: float | None, loaded:
     """
     slots = changes.slot_edges(phase or 0.0, float(edges[-1]))
     if phase is not None:
-        rtt_ms = np.where(stalls.off_grid(edges[:-1], phase), rtt_ms, np.nan)
+        rtt_ms = np.where(outages.off_grid(edges[:-1], phase), rtt_ms, np.nan)
     least = changes.by_slot(edges[:-1], rtt_ms, slots, 0.0)
     base = least.copy()
     if loaded:

@@ -13,8 +13,8 @@ from orbitcc.envs.description.queues import DropTailBytes
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.fitting import changes, rates
 from orbitcc.envs.fitting.flows import MeasuredFlow
+from orbitcc.envs.fitting.outages import FoundOutage
 from orbitcc.envs.fitting.recordings import Array, Probes
-from orbitcc.envs.fitting.stalls import Stall
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Fit:
     loss: Any
     back_loss: float
     queue: DropTailBytes
-    stalls: tuple[Stall, ...]
+    outages: tuple[FoundOutage, ...]
     phase_s: float | None
     notes: tuple[Note, ...]
     flows: tuple[MeasuredFlow, ...]
@@ -58,7 +58,7 @@ class Fit:
         )  # fmt: skip
         link = Link(
             name="path", rate_mbps=_points(self.rate), delay_ms=delay, loss=self.loss, jitter=self.jitter,
-            queue=self.queue, reverse=back, outages=_outages(self.stalls),
+            queue=self.queue, reverse=back, outages=_outages(self.outages),
             handovers=tuple(Handover(at_s=round(t, 3)) for t in edges if t > 0) or None,
         )  # fmt: skip
         return Scenario(
@@ -81,10 +81,10 @@ def _points(steps: rates.Steps) -> Any:
     return rounded[0] if len(rounded) == 1 else list(zip(np.round(steps[0], 4).tolist(), rounded, strict=True))
 
 
-def _outages(stalls: tuple[Stall, ...]) -> tuple[Outage, ...]:
+def _outages(outages: tuple[FoundOutage, ...]) -> tuple[Outage, ...]:
     found: list[Outage] = []
     end = 0.0
-    for s in stalls:
+    for s in outages:
         at, length = round(max(s.at_s, end), 4), round(1e3 * (s.at_s + s.length_s - max(s.at_s, end)), 1)
         if length > 0:
             found.append(Outage(at_s=at, duration_ms=length, mode=s.mode, flush=s.flush))

@@ -53,7 +53,7 @@ def estimate(
     """The queue that the packets of a flow met.
 
     rtt_s: [N], NaN where not known. delivered: bytes acknowledged until a time. base_s: [N] base RTT. quiet: [N]
-    packets away from interruptions, which alone count. size: of the queue, as another flow shows it.
+    packets away from outages, which alone count. size: of the queue, as another flow shows it.
     """
     known = ~np.isnan(rtt_s) & quiet
     ahead, behind = (changes.filled(np.where(known, queue, np.nan)) for queue in _queues(packets, delivered, base_s))

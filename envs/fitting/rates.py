@@ -10,8 +10,8 @@ from orbitcc.envs.description.links import MIN_RATE_MBPS
 from orbitcc.envs.description.queues import PACKET_BYTES
 from orbitcc.envs.fitting import changes
 from orbitcc.envs.fitting.flows import BIN_S, HIGH, MeasuredFlow
+from orbitcc.envs.fitting.outages import OUTAGE_FACTOR, OUTAGE_S, FoundOutage
 from orbitcc.envs.fitting.recordings import Array, Opportunities
-from orbitcc.envs.fitting.stalls import STALL_FACTOR, STALL_S, Stall
 
 OPPORTUNITY_BYTES = 1500
 MOST_OPPORTUNITIES = 20_000_000
@@ -23,15 +23,17 @@ LEAST_NOISE = 0.005
 FASTER = 1.1
 """A flow this much faster than the rate that was interpolated shows a higher rate."""
 LEAST_SERVED = 0.3
-"""A bin that is interrupted for longer shows no rate."""
+"""A bin with a longer outage shows no rate."""
 Steps = tuple[Array, Array]
 """Times [K] from 0 and the values from then on."""
 
 
-def of_opportunities(chances: Opportunities, end_s: float, *, find_stalls: bool) -> tuple[Steps, tuple[Stall, ...]]:
-    """Rates in Mbit/s and interruptions of a file of opportunities, repeated until `end_s`.
+def of_opportunities(
+    chances: Opportunities, end_s: float, *, find_outages: bool
+) -> tuple[Steps, tuple[FoundOutage, ...]]:
+    """Rates in Mbit/s and outages of a file of opportunities, repeated until `end_s`.
 
-    A gap longer than 35 ms and five typical gaps is an interruption. The rate of a bin is that of the rest of its time.
+    A gap longer than 35 ms and five typical gaps is an outage. The rate of a bin is that of the rest of its time.
     """
     stamps = chances.at_ms / 1e3
     if not stamps[-1] > 0 or np.ceil(end_s / stamps[-1]) * stamps.size > MOST_OPPORTUNITIES:
@@ -44,15 +46,15 @@ def of_opportunities(chances: Opportunities, end_s: float, *, find_stalls: bool)
     edges = np.arange(0, end_s + width_s * 0.999, width_s)
     gaps = np.diff(at, prepend=0.0)
     typical = float(np.median(gaps[gaps > 0]))
-    stalls: tuple[Stall, ...] = ()
-    if find_stalls:
-        long = np.flatnonzero(gaps > max(STALL_S, STALL_FACTOR * typical))
-        stalls = tuple(Stall(float(at[k] - gaps[k]) + 1e-3, float(gaps[k]) - 1e-3, "hold") for k in long)
+    outages: tuple[FoundOutage, ...] = ()
+    if find_outages:
+        long = np.flatnonzero(gaps > max(OUTAGE_S, OUTAGE_FACTOR * typical))
+        outages = tuple(FoundOutage(float(at[k] - gaps[k]) + 1e-3, float(gaps[k]) - 1e-3, "hold") for k in long)
     counts = np.histogram(at, edges)[0]
-    served = served_share(edges, stalls)
+    served = served_share(edges, outages)
     rates = counts * OPPORTUNITY_BYTES * 8e-6 / width_s / np.maximum(served, 1e-9)
     rates = np.where(served < LEAST_SERVED, np.nan, rates)
-    return merged(edges[:-1], np.maximum(changes.filled(rates), MIN_RATE_MBPS)), stalls
+    return merged(edges[:-1], np.maximum(changes.filled(rates), MIN_RATE_MBPS)), outages
 
 
 def of_flow(flow: MeasuredFlow, jitter_sd_ms: float) -> Steps:
@@ -61,7 +63,7 @@ def of_flow(flow: MeasuredFlow, jitter_sd_ms: float) -> Steps:
     Times between are interpolated; where the flow was clearly faster than that, its own rate counts.
     """
     width_s = float(np.median(np.diff(flow.edges_s)))
-    served = served_share(flow.edges_s, flow.stalls)
+    served = served_share(flow.edges_s, flow.outages)
     mbps, t = flow.mbps, flow.edges_s[:-1]
     calm = served == 1
     calm[1:] &= calm[:-1]  # held acknowledgements arrive together
@@ -99,10 +101,10 @@ def bound_of_flow(flow: MeasuredFlow) -> Steps:
     return np.zeros(1), np.array([max(float(np.quantile(flow.mbps, 0.98)), MIN_RATE_MBPS)])
 
 
-def served_share(edges: Array, stalls: tuple[Stall, ...]) -> Array:
-    """The share of each bin without interruptions."""
+def served_share(edges: Array, outages: tuple[FoundOutage, ...]) -> Array:
+    """The share of each bin without outages."""
     down = np.zeros(edges.size)
-    for s in stalls:
+    for s in outages:
         down += np.clip(edges - s.at_s, 0, s.length_s)
     return 1 - np.diff(down) / np.diff(edges)
 

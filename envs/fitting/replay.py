@@ -66,7 +66,7 @@ def of_mahimahi(downlink: str | os.PathLike[str], uplink: str | os.PathLike[str]
             raise FileContentError(way, os.fspath(path), wanted)
         # A short one is repeated until it has many bins.
         span_s = at_ms[-1] / 1e3 * np.ceil(FEWEST_S / (at_ms[-1] / 1e3))
-        steps, _ = rates.of_opportunities(Opportunities(os.fspath(path), at_ms), span_s, find_stalls=False)
+        steps, _ = rates.of_opportunities(Opportunities(os.fspath(path), at_ms), span_s, find_outages=False)
         rounds = np.arange(max(1, int(REPEATED_S / span_s)))[:, None] * span_s
         t_s, mbps = rates.merged((rounds + steps[0]).ravel(), np.tile(steps[1], len(rounds)))
         ways[way] = {

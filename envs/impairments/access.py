@@ -2,7 +2,7 @@
 
 The ranges follow published traces of Starlink: LeoCC's example (rates, gaps of 58-134 ms at slot edges), the pings of
 the MMSys 2024 live streaming data set (bent pipe at Victoria, inter-satellite links to the Seychelles), and the LEO
-paper's interruptions of 45-120 ms. docs/links.md gives the source of each figure.
+paper's outages of 45-120 ms. docs/links.md gives the source of each figure.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ms = span(0, MAX_DELAY_MS, "ms")
 
 
 class AccessOverlay(Model):
-    """Delays, interruptions, losses and rates of a satellite access link. Each range is drawn once per link.
+    """Delays, outages, losses and rates of a satellite access link. Each range is drawn once per link.
 
     RTTs are split evenly between both directions. A range of zeros switches its part off.
     """
@@ -65,7 +65,7 @@ class AccessOverlay(Model):
 
     interruption_probability: Annotated[Span, _share] = Field(
         default=Span(low=0.3, high=1),
-        description="probability of an interruption at a slot edge if the satellite stays; a change always interrupts",
+        description="probability of an outage at a slot edge if the satellite stays; always if it changes",
     )
     interruption_ms: Annotated[Span, span(0, 1e4, "ms")] = Span(low=45, high=120)
     long_interruption_probability: Annotated[float, _probability] = 0.0
@@ -76,7 +76,7 @@ class AccessOverlay(Model):
     )
     ramp_ms: Annotated[Span, span(0, 1e4, "ms")] = Span(low=40, high=150)
     settling_rtt_ms: Annotated[Span, _ms] = Field(
-        default=Span(low=5, high=30), description="extra delay after an interruption, which decays within 0.4 s"
+        default=Span(low=5, high=30), description="extra delay after an outage, which decays within 0.4 s"
     )
 
     loss: Annotated[Span, _share] = Field(
@@ -111,7 +111,7 @@ class AccessOverlay(Model):
     ) -> Effect:
         """The effect on a link with this rate for `duration_s`.
 
-        slots: the slots of a path (`PathTrace.slots`); interruptions that the path knows are left to it. None: own
+        slots: the slots of a path (`PathTrace.slots`); outages that the path knows are left to it. None: own
         slots, with a random start.
         """
         slots = self.own_slots(rng, duration_s) if slots is None else slots
@@ -146,12 +146,12 @@ class AccessOverlay(Model):
         stays = self.interruption_probability.draw(rng)
         found: list[tuple[Outage, float]] = []
         for slot in slots[1:]:
-            interrupted = rng.random() < stays or slot.access_change
+            breaks = rng.random() < stays or slot.access_change
             long = rng.random() < self.long_interruption_probability
             length = (self.long_interruption_ms if long else self.interruption_ms).draw(rng)
             hold = rng.random() < self.hold_probability
             ramp = self.ramp_ms.draw(rng)
-            if interrupted and length > 0 and not slot.outage and slot.interruption_ms is None:
+            if breaks and length > 0 and not slot.outage and slot.interruption_ms is None:
                 mode = "hold" if hold else "drop"
                 found.append((Outage.trusted(at_s=slot.start_s, duration_ms=length, mode=mode), ramp * hold))
         return found
@@ -159,7 +159,7 @@ class AccessOverlay(Model):
     def _edge_bursts(
         self, rng: np.random.Generator, slots: Sequence[Slot], cuts: Sequence[tuple[Outage, float]], rate_mbps: float
     ) -> list[Outage]:
-        """Short outages at slot edges, after the interruption if there is one."""
+        """Bursts of loss at slot edges, after the outage if there is one."""
         if self.edge_burst_probability == 0:
             return []
         ends = {o.at_s: o.at_s + o.duration_ms / 1e3 for o, _ in cuts}
@@ -191,7 +191,7 @@ class AccessOverlay(Model):
     def _rate(
         self, rng: np.random.Generator, starts: Array, ramps: Series | None, noisy_s: float = 0.0
     ) -> Series | None:
-        """A factor per slot, with ramps after interruptions, and noise until noisy_s."""
+        """A factor per slot, with ramps after outages, and noise until noisy_s."""
         sd, noise = self.rate_sd.draw(rng), self.noise_sd.draw(rng) if noisy_s > 0 else 0.0
         factors = [] if ramps is None else [ramps]
         if sd > 0:
@@ -217,7 +217,7 @@ class AccessOverlay(Model):
 
 
 def _ramps(cuts: Sequence[tuple[Outage, float]], starts: Array) -> Series | None:
-    """The share of the rate during the ramps after interruptions; None without ramps."""
+    """The share of the rate during the ramps after outages; None without ramps."""
     times, shares = [0.0], [1.0]
     for outage, ramp_ms in cuts:
         end, ramp_s = outage.at_s + outage.duration_ms / 1e3, ramp_ms / 1e3

@@ -273,7 +273,7 @@ def to_leoem(trace: PathTrace) -> str:
 def from_leoem(text: str, file: str = "trace.log", *, interruptions: bool = False) -> PathTrace:
     """The trace from a log of LeoEM. Raises FileError that names file, line and field.
 
-    interruptions: changes of an access hop interrupt the path as in LeoEM, for three times the sum of the hop's old and
+    interruptions: changes of an access hop are outages as in LeoEM, for three times the sum of the hop's old and
     new delay.
     """
     delays: list[float] = []

@@ -31,9 +31,9 @@ the precession since J2000, which is LeoEM's reference frame."""
 class LeoemPath:
     """One of the paths.
 
-    trace: delays in steps of a second; interruptions are not set.
+    trace: delays in steps of a second; outages are not set.
     nodes: fewest and most nodes of a route.
-    original_ms: (second, "src" or "dst") -> length of the interruption of that hop by LeoEM's rule, 3 (old + new delay
+    original_ms: (second, "src" or "dst") -> length of the outage of that hop by LeoEM's rule, 3 (old + new delay
     of the hop).
     buffer_packets: buffer in packets of 1500 bytes, as in the paper.
     """
@@ -48,9 +48,9 @@ class LeoemPath:
     original_ms: dict[tuple[float, str], float]
 
     def with_original_interruptions(self) -> PathTrace:
-        """The trace with the interruptions of LeoEM's rule instead of the paper's 45 to 120 ms.
+        """The trace with the outages of LeoEM's rule instead of the paper's 45 to 120 ms.
 
-        If both ends change, the longer interruption counts.
+        If both ends change, the longer outage counts.
         """
         longest: dict[float, float] = {}
         for (second, _), ms in self.original_ms.items():

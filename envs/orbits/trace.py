@@ -31,8 +31,8 @@ class Slot:
     access_fwd_change, access_rev_change: the hop at the sender's (receiver's) end differs from the one before.
     mid_change: a hop between them differs from before.
     outage: there is no route.
-    interruption_ms: length of the interruption at the start; None: not known, which counts as none.
-    interruption_mode: whether packets are lost during the interruption, or wait.
+    interruption_ms: length of the outage at the start; None: not known, which counts as none.
+    interruption_mode: whether packets are lost during the outage, or wait.
     loss: share of packets lost in each direction.
     nodes: names of the nodes of the route.
     """
@@ -157,7 +157,7 @@ class PathTrace:
     # -- variants ---------------------------------------------------------------------------------------------------
 
     def with_interruptions(self, draw_ms: Callable[[], float]) -> PathTrace:
-        """The trace with an interruption at every access change for which none is known.
+        """The trace with an outage at every access change for which none is known.
 
         A length is drawn for each end that changes, in order of time; the longer one counts.
         """
@@ -170,7 +170,7 @@ class PathTrace:
         return replace(self, slots=tuple(slots))
 
     def holding(self, hold: bool) -> PathTrace:
-        """The trace whose interruptions hold packets, or lose them."""
+        """The trace whose outages hold packets, or lose them."""
         mode: Literal["drop", "hold"] = "hold" if hold else "drop"
         return replace(self, slots=tuple(replace(s, interruption_mode=mode) for s in self.slots))
 
@@ -253,7 +253,7 @@ class PathTrace:
         return tuple(zip(t, forward.tolist(), strict=True)), tuple(zip(t, reverse.tolist(), strict=True))
 
     def handovers(self) -> tuple[Handover, ...]:
-        """All route changes after the start, outages and interruptions, as they are reported to controllers."""
+        """All route changes after the start, slots without a route and outages, as they are reported to controllers."""
         return tuple(
             Handover.trusted(
                 at_s=s.start_s, duration_ms=1e3 * (end - s.start_s) if s.outage else s.interruption_ms or 0.0
@@ -263,9 +263,9 @@ class PathTrace:
         )
 
     def outages(self, flush: Literal["none", "queue", "all"] = "queue") -> tuple[Outage, ...]:
-        """Interruptions and outage slots in order. If two overlap or touch, they are merged or the earlier one is cut.
+        """Outages, and slots without a route, in order. Of two that overlap or touch, one is made or the earlier is cut.
 
-        flush: packets that are lost when an interruption that drops packets starts; one that holds them loses none.
+        flush: packets that are lost when an outage that drops packets starts; one that holds them loses none.
         """
         spans: list[tuple[float, float, Literal["drop", "hold"]]] = []  # start in s, length in ms
         for slot, end in zip(self.slots, self.ends_s(), strict=True):

@@ -1,4 +1,4 @@
-"""A LEO access link as measured: delays, interruptions, losses and rates that change from slot to slot."""
+"""A LEO access link as measured: delays, outages, losses and rates that change from slot to slot."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def leo_access(
     controller: ControllerChoice = CUBIC,
     duration_s: leo_paper.Duration = 120.0,
 ) -> Scenario:
-    """A Starlink-like access link as measured: every 15-s slot has its own delay and rate, with interruptions between.
+    """A Starlink-like access link as measured: every 15-s slot has its own delay and rate, with outages between.
 
     run: number of the run, which determines all random draws.
     profile: `since-2024` includes what has been measured since 2024: delay spikes around slot edges, rates in steps and
     bursts, windows of loss (docs/links.md). `before-2024` does not.
     interruption: packets wait (`hold`), are lost (`drop`), or either (`mixed`).
-    long_interruptions: interruptions of 20-750 ms instead of 45-120 ms.
+    long_interruptions: outages of 20-750 ms instead of 45-120 ms.
     delay_changes: the delay changes from slot to slot and around slot edges.
     rate_changes: the rate changes from slot to slot and within slots.
     The buffer is in multiples of rate times RTT at the start.

@@ -161,7 +161,7 @@ class _Builder:
         return f"{plane}/{slot}"
 
     def _with_interruptions(self) -> list[Link]:
-        """The links; the ways between cities and satellites with an interruption whenever they come into use."""
+        """The links; the ways between cities and satellites with an outage whenever they come into use."""
         if self.interruption == "none":
             return self.links
         draw = random.Random(self.seed)

@@ -42,9 +42,9 @@ _probability = number(0, 1)
 
 
 class Slots(Model):
-    """Changes at the edges of reconfiguration slots: a new rate, a new RTT, and an interruption.
+    """Changes at the edges of reconfiguration slots: a new rate, a new RTT, and an outage.
 
-    The delay changes when the interruption starts, the rate when it ends (reconfiguration model of Mazilu et al.).
+    The delay changes when the outage starts, the rate when it ends (reconfiguration model of Mazilu et al.).
     """
 
     length_s: Annotated[Span, span(1, 1e4, "s")] = Span(low=15, high=15)
@@ -305,7 +305,7 @@ class _Draw:
         )
 
     def _slot_edges(self) -> list[tuple[float, float]]:
-        """(time in s, length of the interruption in ms) for every slot edge after the start."""
+        """(time in s, length of the outage in ms) for every slot edge after the start."""
         slots, rng = self.dist.slots, self.rng
         if slots is None or (self.dist.static_probability > 0 and rng.random() < self.dist.static_probability):
             return []

@@ -27,7 +27,7 @@ def efficiency(
 ) -> Scenario:
     """Many flows start evenly over 100 s and stay for 150 s each, so that all are active from 100 to 150 s.
 
-    The paper has 5, 10 and 20 flows, a deep buffer (5 bandwidth-delay products) and an interruption every 15 s.
+    The paper has 5, 10 and 20 flows, a deep buffer (5 bandwidth-delay products) and an outage every 15 s.
     """
     buffer = leo_paper.buffer_bytes(rate_mbps, base_rtt_ms, buffer_bdp, bdp_unit)
     duration_s = start_span_s + life_s if flows > 1 else life_s

@@ -27,7 +27,7 @@ def inter_rtt(
 
     The paper has base RTTs of 20-200 ms for the joining flow, and evaluates the last 100 s.
     buffer_bdp: buffer in bandwidth-delay products of the joining flow (0.2, 1 and 4 in the paper).
-    A later version of the paper's code has 10 ms for the first flow and an interruption every 5 s.
+    A later version of the paper's code has 10 ms for the first flow and an outage every 5 s.
     """
     return _two_flows(
         "inter-rtt",
@@ -55,7 +55,7 @@ def intra_rtt(
     controller: ControllerChoice = CUBIC,
     duration_s: leo_paper.Duration = 200.0,
 ) -> Scenario:
-    """Two flows with equal base RTTs on one bottleneck with an interruption every 15 s; the second joins after 50 s.
+    """Two flows with equal base RTTs on one bottleneck with an outage every 15 s; the second joins after 50 s.
 
     The paper has base RTTs of 20-200 ms.
     """

@@ -1,4 +1,4 @@
-"""One flow and one kind of event: interruptions of one length, or a step of the delay (the LEO paper's code)."""
+"""One flow and one kind of event: outages of one length, or a step of the delay (the LEO paper's code)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def delay_jump(
     controller: ControllerChoice = CUBIC,
     duration_s: leo_paper.Duration = 50.0,
 ) -> Scenario:
-    """After 20 s a handover without interruption multiplies the base RTT by `factor`.
+    """After 20 s a handover without outage multiplies the base RTT by `factor`.
 
     The paper has base RTTs of 10-100 ms and factors of 1.5, 2, 3 and 4. The buffer is in bandwidth-delay products of
     the first RTT.

@@ -25,9 +25,9 @@ BDP_BYTES = 655_360
 def reconfigurations(
     run: int, periods: int, *, order: Literal["M", "L"] = "M", rtt: Literal["paper", "repo"] = "paper"
 ) -> list[tuple[int, int, float, int | None]]:
-    """The paper's random schedule: (rate in Mbit/s, base RTT in ms, loss in %, interruption in ms) per 15-s period.
+    """The paper's random schedule: (rate in Mbit/s, base RTT in ms, loss in %, outage in ms) per 15-s period.
 
-    order: the two branches of the paper's code draw differently. "M" draws an interruption in each period, "L" none.
+    order: the two branches of the paper's code draw differently. "M" draws an outage in each period, "L" none.
     rtt: "paper" draws 10-100 ms as the text says, "repo" 5-100 ms as the code does.
     """
     draw = random.Random(run)
@@ -53,10 +53,10 @@ def leo_responsiveness(
     controller: ControllerChoice = CUBIC,
     duration_s: Annotated[float, number(0.001, MAX_TIME_S, "s")] = 300.0,
 ) -> Scenario:
-    """Every 15 s a new rate (50-100 Mbit/s) and RTT, and an interruption of 45-120 ms; runs 1 to 50 are the paper's.
+    """Every 15 s a new rate (50-100 Mbit/s) and RTT, and an outage of 45-120 ms; runs 1 to 50 are the paper's.
 
     As in the paper, the whole RTT and, with `loss`, a loss of 0-1 % are in the data direction of a link before the
-    bottleneck; acknowledgements return without delay and loss. An interruption takes the bottleneck down: its queue and
+    bottleneck; acknowledgements return without delay and loss. An outage takes the bottleneck down: its queue and
     the packets that arrive meanwhile are lost. The delay changes when it starts, the rate when it ends. The start of
     each period is a handover.
     rtt: drawn from 10-100 ms (`paper`, as the text says) or 5-100 ms (`repo`, as in the paper's code and figure).

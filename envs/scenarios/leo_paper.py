@@ -1,4 +1,4 @@
-"""Common parts of the micro-benchmarks of the LEO paper (Mazilu et al.): hosts, buffers, interruptions."""
+"""Common parts of the micro-benchmarks of the LEO paper (Mazilu et al.): hosts, buffers, outages."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ BufferBdp = Annotated[float, number(0.001, 1e4)]
 Duration = Annotated[float, number(0.001, MAX_TIME_S, "s")]
 Start = Annotated[float, number(0, MAX_TIME_S, "s")]
 Every = Annotated[float, number(0, MAX_TIME_S, "s")]
-"""Seconds between interruptions; 0: none."""
+"""Seconds between outages; 0: none."""
 Run = Annotated[int, number(1, 2**31, whole=True)]
 """Number of the run, which determines all random draws."""
 
 BdpUnit = Literal["mebi", "si"]
 """Whether a million is 2^20, as in the paper's bandwidth-delay products, or 10^6."""
 OnOutage = Literal["drop", "hold"]
-"""`drop`: an interruption loses the queue and arriving packets, as when an interface goes down; `hold`: they wait."""
+"""`drop`: an outage loses the queue and arriving packets, as when an interface goes down; `hold`: they wait."""
 Shaper = Literal["exact", "tbf", "tbf-later"]
 """`exact`: a link without bursts; `tbf`: a token bucket of 15 kB, as in the paper's code; `tbf-later`: one as in its
 later code, 10 x 2^20 / 250 bits per Mbit/s, that is, 42 ms of the rate."""
@@ -55,7 +55,7 @@ def interruptions(
     Each outage has its own length, drawn in whole milliseconds from 45 to 120.
     """
     if 0 < every_s <= 0.12:
-        raise OrbitccError("interruption_every_s", every_s, "0 for none, or more than the longest interruption, 0.12 s")
+        raise OrbitccError("interruption_every_s", every_s, "0 for none, or more than the longest outage, 0.12 s")
     draw = random.Random(run)
     found: list[list[Outage]] = [[] for _ in range(links)]
     k = 1

@@ -19,7 +19,7 @@ from orbitcc.envs.scenarios.leo_paper import TBF_BURST_BYTES
 from orbitcc.envs.scenarios.micro import CUBIC, buffer_bytes
 
 INTERRUPTION_MS = (45, 120)
-"""Length of the interruption at a handover: uniform in whole milliseconds, both ends included (the LEO paper)."""
+"""Length of the outage at a handover: uniform in whole milliseconds, both ends included (the LEO paper)."""
 LEOEM_RATE_MBPS, LEOEM_ACCESS_MBPS = 100.0, 150.0
 """Rate of the hosts' links and of links between satellites, and rate of the first and last hop (the paper's LeoEM)."""
 STEP_S = 1e-6
@@ -49,8 +49,8 @@ def leo_path(
     """A path between two places over a shell of satellites, by exact geometry: one bottleneck with the path's delay.
 
     Each run places the satellites differently; `start_s` moves them on. `selection` is the rule that selects the
-    serving satellites. When the satellite that serves an end changes, the path is interrupted for 45 to 120 ms. Packets
-    that are queued or arrive during the interruption are lost (`drop`) or wait (`hold`). Without a route, all packets
+    serving satellites. When the satellite that serves an end changes, the path has an outage of 45 to 120 ms. Packets
+    that are queued or arrive during the outage are lost (`drop`) or wait (`hold`). Without a route, all packets
     are lost. The buffer is in multiples of the rate times the median base RTT.
     """
     spec = PathSpec(

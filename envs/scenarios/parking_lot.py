@@ -35,7 +35,7 @@ def parking_lot(
 ) -> Scenario:
     """A long flow over all bottlenecks and a cross flow on each, with equal base RTTs (Mazilu et al., section V-B).
 
-    Every 15 s all links are interrupted at the same time, each for its own length (our choice: the paper does not say).
+    Every 15 s all links have an outage at the same time, each of its own length (our choice: the paper does not say).
     The paper says 3 and 6 bottlenecks; its code had 3 and 6 switches, that is, 2 and 5 bottlenecks.
     long_rtt_ms: base RTT of the long flow; None: that of the other flows.
     hotspots_per_min: additional hotspots of short cross traffic on each link.

@@ -28,7 +28,7 @@ OVERLAY = AccessOverlay(
     loss=NONE,
     bursts_per_s=NONE,
 )
-"""An interruption at every edge of a slot, as in the example trace of LeoCC: nothing is served for 58 to 134 ms, then
+"""An outage at every edge of a slot, as in the example trace of LeoCC: nothing is served for 58 to 134 ms, then
 the rate grows for 40 to 100 ms. The losses are those of the link."""
 
 _Loss = Annotated[float, number(0, 1)]
@@ -59,7 +59,7 @@ def starlink_2026(
     up_loss: loss probability of the uplink at full load; it is proportional to the load.
     load_tau_s: the load is averaged over this time.
     run: number of the run, which determines all random draws.
-    Slots, interruptions, delays and rates: `OVERLAY` and AccessCycle. docs/links.md gives the source of each number.
+    Slots, outages, delays and rates: `OVERLAY` and AccessCycle. docs/links.md gives the source of each number.
     """
     rng = np.random.default_rng([run, 0])
     slots = OVERLAY.own_slots(rng, duration_s)

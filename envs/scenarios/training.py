@@ -51,7 +51,7 @@ TRAIN_ASTRAEA_RTT = TRAIN_ASTRAEA.changed(
 # One bottleneck, reconfigured every 15 s as in the LEO paper (Mazilu et al., sections V-A and V-C), in wider ranges.
 TRAIN_LEO = PathDistribution(
     name="train-leo",
-    description="LEO links: every 15 s a new rate, RTT and loss, and an interruption of up to 150 ms; 1-5 flows",
+    description="LEO links: every 15 s a new rate, RTT and loss, and an outage of up to 150 ms; 1-5 flows",
     duration_s=60,
     rate_mbps=Span(low=10, high=200, log=True),
     base_rtt_ms=Span(low=10, high=250, log=True),
@@ -156,7 +156,7 @@ TRAIN_MIXED = Mixture(
 )
 
 # Conditions that a policy for LEO paths should know (all shares are ours): slots, static links, RTTs that change
-# without an interruption, several bottlenecks, access networks, flows with different RTTs, and a classical controller.
+# without an outage, several bottlenecks, access networks, flows with different RTTs, and a classical controller.
 _WIDE_LEO = TRAIN_LEO.changed(
     name="train-leo-wide",
     duration_s=45,

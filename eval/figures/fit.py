@@ -42,12 +42,12 @@ def draw_fit(found: Fit, runs: Sequence[Recording], theme: Theme) -> Figure:
         _rtts(axes[1], found, runs, colours, theme)
         _losses(axes[2], found, runs, colours)
         for ax in axes:
-            for stall in found.stalls:
-                end = stall.at_s + max(stall.length_s, found.duration_s / 1500)
-                ax.axvspan(stall.at_s, end, color=theme.outage, alpha=0.25, linewidth=0, zorder=0)
+            for outage in found.outages:
+                end = outage.at_s + max(outage.length_s, found.duration_s / 1500)
+                ax.axvspan(outage.at_s, end, color=theme.outage, alpha=0.25, linewidth=0, zorder=0)
             ax.set_ylim(bottom=0)
         axes[-1].set_xlim(0, found.duration_s)
-        axes[-1].set_xlabel("seconds (red: interruptions)")
+        axes[-1].set_xlabel("seconds (red: outages)")
     return figure
 
 

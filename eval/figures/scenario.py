@@ -1,4 +1,4 @@
-"""What a scenario does over time, before anything is sent: rate, base RTT, loss, interruptions, flows."""
+"""What a scenario does over time, before anything is sent: rate, base RTT, loss, outages, flows."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def entered(world: Scenario, contender: Contender) -> Scenario:
 def regret(world: Scenario, objective: Objective, target: Contender, against: Contender) -> float:
     """What the reference achieves less what the target does: 0 is as good, 1 as bad as can be (delay: in base RTTs).
 
-    Of utilisation and delay it is that of the quarter in which the target is worst: a stall of 10 s is one, whatever
+    Of utilisation and delay it is that of the quarter in which the target is worst: 10 s without data are one, whatever
     comes later.
     """
     own, other = (shortfalls(simulate(entered(world, c), record_interval_s=1.0), objective) for c in (target, against))

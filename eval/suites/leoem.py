@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PATHS = ("sea-ny-isl", "sea-ny-bp", "sd-ny-isl", "sd-ny-bp", "ny-ldn-isl", "sd-sha-isl")
 """In the order of the paper's Figure 1."""
 QUICK_PATHS = ("sd-ny-bp", "sd-sha-isl")
-"""The bent pipe with the most interruptions, and the most stable path."""
+"""The bent pipe with the most outages, and the most stable path."""
 RATE_MBPS = 100.0
 
 

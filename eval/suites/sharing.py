@@ -47,7 +47,7 @@ class InterRtt(_Sharing):
 
 
 class IntraRtt(_Sharing):
-    """Section V-B b: a flow with the same base RTT joins, on a link with interruptions."""
+    """Section V-B b: a flow with the same base RTT joins, on a link with outages."""
 
     name = "intra-rtt"
     scenario = "intra-rtt"

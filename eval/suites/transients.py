@@ -1,4 +1,4 @@
-"""One kind of event at a time: interruptions, and steps of the rate or the base RTT (the LEO paper's repository)."""
+"""One kind of event at a time: outages, and steps of the rate or the base RTT (the LEO paper's repository)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAYLOAD = 1448 / 1514
 
 
 class HardHandover(Suite):
-    """Every 5 s the path is interrupted."""
+    """Every 5 s the path has an outage."""
 
     name = "hard-handover"
     scenario = "hard-handover"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 RECIPE, NAME, SHIPPED = "rllib-ppo-leo", "my-policy", "zenith"
 SUITES = {
-    "responsiveness": "six LEO paths of 300 s; rate and RTT change every 15 s, with an interruption at each change",
+    "responsiveness": "six LEO paths of 300 s; rate and RTT change every 15 s, with an outage at each change",
     "intra-rtt": "two flows with the same RTT share a link",
 }
 CONTROLLERS = ("cubic", "bbr3", "leocc:trigger=global")

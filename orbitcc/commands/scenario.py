@@ -65,7 +65,7 @@ def plot(
     changes: Changes = None,
     seed: Seed = None,
 ) -> None:
-    """Draw a scenario over time: rate, base RTT, loss, interruptions and flows."""
+    """Draw a scenario over time: rate, base RTT, loss, outages and flows."""
     from orbitcc.common.files import atomic_write_bytes, check_place
     from orbitcc.eval.figures import base as figures
     from orbitcc.eval.figures.scenario import draw_scenario

@@ -1,4 +1,4 @@
-"""The access overlay: slots, interruptions, losses, delays and rates of a Starlink-like link."""
+"""The access overlay: slots, outages, losses, delays and rates of a Starlink-like link."""
 
 import itertools
 

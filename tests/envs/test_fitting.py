@@ -213,8 +213,8 @@ def test_a_pair_of_mahimahi_is_replayed_with_its_interruptions(file):
     down = [t for t in range(1, 10_001) if not 5000 <= t < 5080]
     found = fit(gather([file("".join(f"{t}\n" for t in trace)) for trace in (down, range(2, 10_001, 2))]))
     link = found.scenario().links[0]
-    assert [(s.mode, round(s.length_s, 3)) for s in found.stalls] == [("hold", 0.08)]
-    assert found.stalls[0].at_s == pytest.approx(5.0, abs=0.002)
+    assert [(s.mode, round(s.length_s, 3)) for s in found.outages] == [("hold", 0.08)]
+    assert found.outages[0].at_s == pytest.approx(5.0, abs=0.002)
     rates = [rate for _, rate in points_of(link.rate_mbps)]
     assert rates == pytest.approx([12.0] * len(rates), rel=0.02)
     assert link.reverse.rate_mbps == pytest.approx(6.0) or np.allclose(
@@ -265,7 +265,7 @@ def test_a_static_link_comes_back(tmp_path):
         assert found.base_ms == pytest.approx([40.3], abs=0.3)
         assert found.queue.limit_bytes == pytest.approx(200_000, rel=0.02)
         assert found.queue.drop == "tail"
-        assert (found.loss, found.stalls, found.phase_s) == (0.0, (), None)
+        assert (found.loss, found.outages, found.phase_s) == (0.0, (), None)
 
 
 def test_random_losses_are_told_from_those_of_the_queue(tmp_path):

@@ -11,7 +11,7 @@ from orbitcc.envs import scenarios
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.scenarios.leo import reconfigurations
 
-RUN_2 = [  # run 2 in the order of the paper's repository: Mbit/s, ms, % loss, ms of interruption
+RUN_2 = [  # run 2 in the order of the paper's repository: Mbit/s, ms, % loss, ms of outage
     (53, 16, 0.08, 66), (97, 90, 0.85, 77), (88, 32, 0.61, 119), (93, 25, 1.0, 95), (96, 70, 0.95, 114),
     (78, 69, 0.27, 49), (51, 51, 0.46, 85), (74, 59, 0.89, 112), (60, 76, 0.18, 74), (51, 27, 0.33, 62),
     (82, 70, 0.36, 110), (93, 76, 0.18, 102), (100, 58, 0.73, 91),

@@ -161,7 +161,7 @@ class Reordering(AssessmentWorlds):
 
 
 class PathChange(AssessmentWorlds):
-    """RFC 9743, 7.9: rate or delay of the path change suddenly, or a handover interrupts it."""
+    """RFC 9743, 7.9: rate or delay of the path change suddenly, or a handover has an outage."""
 
     name = "path-change"
     AT_S, END_S = 20.0, 50.0
@@ -195,16 +195,16 @@ class PathChange(AssessmentWorlds):
 
 
 class Transients(AssessmentWorlds):
-    """RFC 9743, 7.8: short interruptions, and bursts of cross traffic."""
+    """RFC 9743, 7.8: short outages, and bursts of cross traffic."""
 
     name = "transients"
 
     def grid(self, profile: str) -> Sequence[Point]:
-        return [{"event": event} for event in ("interruptions", "crowds")]
+        return [{"event": event} for event in ("outages", "crowds")]
 
     def world(self, point: Point, seed: int) -> Scenario:
         flows, link = candidates(1), dict[str, Any](handovers=())
-        if point["event"] == "interruptions":
+        if point["event"] == "outages":
             link["outages"] = [Outage(at_s=at, duration_ms=100.0, flush="queue") for at in range(5, int(DURATION_S), 5)]
         else:
             crowd = OnOff(rate_mbps=RATE_MBPS / 2, on_s=2.0, off_s=2.0)

@@ -3,7 +3,7 @@
 //! Reports come from orbital predictions and are early or late by the error measured for SaTCP (Cao, Zhang: "SaTCP:
 //! Link-Layer Informed TCP Adaptation for Highly Dynamic LEO Satellite Networks", INFOCOM 2023): its ephemeris error,
 //! either way, on top of half a second of lead. Reconfigurations are noticed after the fact: when the first packet sent
-//! after the interruption could have come back (Lai et al.: "LeoCC: Making Internet Congestion Control Robust to LEO
+//! after the outage could have come back (Lai et al.: "LeoCC: Making Internet Congestion Control Robust to LEO
 //! Satellite Dynamics", SIGCOMM 2025).
 
 use crate::cc::{Signal, Subscription};

@@ -114,7 +114,7 @@ pub enum Signal {
     /// A handover is reported to be near, and the report's expiry.
     HandoverReport,
     HandoverExpiry,
-    /// The path was reconfigured: the first packet sent after the interruption could be back by now.
+    /// The path was reconfigured: the first packet sent after the outage could be back by now.
     Reconfiguration,
     /// A reply to one of the flow's own probes.
     Pong {

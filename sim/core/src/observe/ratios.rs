@@ -1,5 +1,5 @@
 //! Logarithms of ratios: an observation for paths with varying delay and rate, with windows that are cleared after an
-//! interruption of the path (ours).
+//! outage of the path (ours).
 //!
 //! With logarithms, a doubling has the same weight at every rate and RTT, so that one small network works at 1 Mbit/s
 //! and at 500 Mbit/s. Minimum RTT and maximum rate are taken over a window. A pause of the acknowledgements that is

@@ -15,7 +15,7 @@ use super::stats::IntervalStats;
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// Largest window in bandwidth-delay products: the largest delivery rate of ten seconds times the smallest RTT
-    /// since the last interruption of the path; 0: no limit.
+    /// since the last outage of the path; 0: no limit.
     pub max_bdp: f64,
     /// The training range: smallest RTT and largest delivery rate, both over ten seconds, and the share of lost packets
     /// over about three.
@@ -36,7 +36,7 @@ impl Default for Limits {
 const WINDOW_S: f64 = 10.0;
 /// The share of lost packets is an average over so long.
 const LOSS_S: f64 = 3.0;
-/// Length of a pause of the acknowledgements that counts as an interruption of the path.
+/// Length of a pause of the acknowledgements that counts as an outage of the path.
 const GAP_S: f64 = 0.03;
 /// Window that is always allowed: the initial window of a connection (RFC 6928).
 const FIRST_WINDOW: f64 = 10.0;
@@ -58,7 +58,7 @@ pub struct SafetyFilter {
     limits: Limits,
     recent_rtt: WindowedMin,
     max_rate: WindowedMax,
-    /// Smallest RTT since the last interruption: a new path may raise the limit of the window, a standing queue may
+    /// Smallest RTT since the last outage: a new path may raise the limit of the window, a standing queue may
     /// not.
     path_rtt: WindowedMin,
     gaps: GapDetector,
