@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::cc::{self, Subscription};
+use crate::cc::{self, Conn, Subscription};
 use crate::delays::Delays;
-use crate::observe::functions::{Action, ActionMemory, Interval, Observer, Preset};
+use crate::observe::functions::{Action, ActionMemory, Control, Interval, Observer, Preset};
 use crate::observe::handovers::Handovers;
 use crate::observe::history::History;
-use crate::observe::policy::{Decide, Policy};
+use crate::observe::policy::{Answer, Decide, Policy};
 use crate::observe::safety_filter::SafetyFilter;
 use crate::observe::stats::{IntervalStats, Meter};
 use crate::pool::PacketId;
@@ -170,6 +170,18 @@ impl Agent {
             next_decision: Nanos::MAX,
             delay_preference: 0.0, // a policy in the world has its own
             policy: Some(decides),
+        }
+    }
+
+    /// What an answer asks for, as far as the safety filter lets it.
+    pub fn control(&mut self, conn: &Conn, stats: &IntervalStats, answer: Answer) -> Control {
+        let asked = match answer {
+            Answer::Action(action) => (self.action.perform)(conn, stats, f64::from(action), &mut self.memory),
+            Answer::Control(asked) => asked,
+        };
+        match &mut self.safety_filter {
+            Some(safety_filter) => safety_filter.hold(stats, asked, &mut self.memory.window),
+            None => asked,
         }
     }
 }

@@ -77,18 +77,8 @@ fn read_layer(i: usize, layer: &Bound<'_, PyAny>) -> PyResult<Layer> {
     })
 }
 
-/// Checked: a positive length, how many RTTs (0: none), and the shortest interval that depends on the RTT.
 pub fn interval(interval_ns: u64, rtts: f64, least_ns: u64) -> PyResult<Interval> {
-    if interval_ns == 0 {
-        return Err(value_error("interval_ns = 0: must be positive"));
-    }
-    if !(1..=Interval::LONGEST.0).contains(&least_ns) {
-        return Err(value_error(format!("interval_least_ns = {least_ns}: must be 1 to {}", Interval::LONGEST.0)));
-    }
-    if !(0.0..=100.0).contains(&rtts) {
-        return Err(value_error(format!("interval_rtts = {rtts}: must be a number in 0 .. 100")));
-    }
-    Ok(Interval { fixed: Nanos(interval_ns), rtts, least: Nanos(least_ns) })
+    Interval::checked(Nanos(interval_ns), rtts, Nanos(least_ns)).map_err(value_error)
 }
 
 fn layers(given: &[Bound<'_, PyAny>]) -> PyResult<Vec<Layer>> {
@@ -141,24 +131,14 @@ impl Policy {
                 &[("clip", Squash::Clip), ("tanh", Squash::Tanh), ("argmax", Squash::Argmax)],
             )?,
         });
-        let decides = Arc::clone(&network);
-        let shared = Shared {
-            begin: Box::new(move || Box::new(Arc::clone(&decides))),
-            observation: Arc::new(registry::observation(&crate::convert::json(observation)?).map_err(value_error)?),
-            action: Arc::new(registry::action(&crate::convert::json(action)?).map_err(value_error)?),
-            interval: interval(interval_ns, interval_rtts, interval_least_ns)?,
-            safety_filter: safety_filter.map(limits).transpose()?,
-        };
-        network.validate(shared.observation.dim()).map_err(value_error)?;
-        let outputs = network.layers.last().map(|layer| layer.bias.len());
-        if network.squash == Squash::Argmax && outputs != shared.action.choices() {
-            let factors = shared.action.choices().map_or("no list of factors".into(), |n| format!("{n} factors"));
-            return Err(value_error(format!(
-                "layers: the last has {} outputs for argmax, the action {factors}",
-                outputs.unwrap_or_default()
-            )));
-        }
-        Ok(Policy { inner: Arc::new(shared), network })
+        let shared = Shared::native(
+            Arc::clone(&network),
+            registry::observation(&crate::convert::json(observation)?).map_err(value_error)?,
+            registry::action(&crate::convert::json(action)?).map_err(value_error)?,
+            interval(interval_ns, interval_rtts, interval_least_ns)?,
+            safety_filter.map(limits).transpose()?,
+        );
+        Ok(Policy { inner: Arc::new(shared.map_err(value_error)?), network })
     }
 
     fn act<'py>(&self, py: Python<'py>, obs: PyReadonlyArray2<'py, f32>) -> PyResult<Bound<'py, PyArray2<f32>>> {

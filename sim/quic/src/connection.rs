@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
-use orbitcc_core::cc::{QUINN, SSTHRESH_INFINITE};
+use orbitcc_core::cc::QUINN;
 use orbitcc_core::spec::{NetworkSpec, QuicSpec, TrafficSpec};
-use orbitcc_core::tcp::acks::Acks;
 use orbitcc_core::tcp::sender::kernel_reading::FlowReading;
 use orbitcc_core::tcp::sender::{Sender, SenderCounters};
 use orbitcc_core::time::Nanos;
@@ -443,38 +442,25 @@ impl Connection {
     pub fn read(&mut self, reading: &mut FlowReading) {
         let Some((_, connection)) = &self.client.connection else { return };
         let stats = connection.stats().path;
-        let mut ledger = self.ledger.lock().expect("a ledger does not panic");
         let us = |duration: Duration| duration.as_micros().min(u128::from(u32::MAX)) as u32;
-        let packets = |bytes: u64| bytes.div_ceil(u64::from(self.quic.mtu)).min(u64::from(u32::MAX)) as u32;
+        let told = self.ledger.lock().expect("a ledger does not panic").read();
+        let window = connection.congestion_state().window();
         // Before the first acknowledgement quinn reports what it assumes.
-        let known = ledger.acked_bytes > 0;
-        let conn = ledger.conn();
-        let (cwnd, ssthresh) = match conn {
-            Some(conn) => (conn.cwnd, conn.ssthresh),
-            None => (packets(connection.congestion_state().window()), SSTHRESH_INFINITE),
-        };
+        let known = told.counters.acked_bytes > 0;
         *reading = FlowReading {
-            finished: Nanos::ZERO,
             received_bytes: self.received,
             arrived_marked: self.marked,
-            counters: SenderCounters {
-                sent: stats.sent_packets,
-                lost: stats.lost_packets,
-                rtos: ledger.persistent,
-                acked_bytes: ledger.payload_of(ledger.acked_bytes),
-                ..SenderCounters::default()
+            counters: SenderCounters { sent: stats.sent_packets, lost: stats.lost_packets, ..told.counters },
+            // 0: it is quinn's.
+            cwnd: if told.cwnd > 0 {
+                told.cwnd
+            } else {
+                window.div_ceil(u64::from(self.quic.mtu)).min(u64::from(u32::MAX)) as u32
             },
-            cwnd,
-            ssthresh,
             srtt_us: if known { us(connection.rtt()) } else { 0 },
             min_rtt_us: if known { us(connection.min_rtt()) } else { 0 },
-            packets_out: packets(ledger.in_flight()),
             window_bytes: self.quic.stream_window.min(self.quic.connection_window),
-            pacing_rate: ledger.pacing_rate(),
-            app_limited: ledger.is_app_limited(),
-            acks: std::mem::take(&mut ledger.acks),
-            ..FlowReading::default()
+            ..told
         };
-        ledger.acks = Acks { last: reading.acks.last, ..Acks::default() };
     }
 }

@@ -1,13 +1,16 @@
 //! What a connection's congestion controller is told, as the simulator's statistics want it; and controllers of ours in the
-//! place of quinn's.
+//! place of quinn's. The crate orbitcc-policy-quinn has the same in real connections.
 
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use orbitcc_core::cc::{self, CaState, Conn, Event, RateSample};
+use orbitcc_core::spec::{QuicSpec, SSTHRESH_INFINITE};
 use orbitcc_core::tcp::acks::Acks;
+use orbitcc_core::tcp::sender::SenderCounters;
+use orbitcc_core::tcp::sender::kernel_reading::FlowReading;
 use orbitcc_core::time::Nanos;
 use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{Controller, ControllerFactory};
@@ -27,7 +30,7 @@ struct Sent {
 }
 
 /// Samples of the delivery rate (draft-cheng-iccrg-delivery-rate-estimation), one per ACK.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Rate {
     sent: VecDeque<Sent>,
     first_sent: Nanos,
@@ -40,17 +43,22 @@ struct Rate {
 
 /// Lost packets are forgotten when packets are acknowledged that left so much later.
 const LATE: Nanos = Nanos::from_secs(4);
+/// Times of sending that are remembered at most: a host that only acknowledges gets no acknowledgements.
+const MOST: usize = 1 << 16;
 
 impl Rate {
-    fn on_sent(&mut self, now: Nanos, in_flight: u64, app_limited: bool) {
+    fn on_sent(&mut self, now: Nanos, packets: u32, in_flight: u64, app_limited: bool) {
+        if self.sent.len() >= MOST {
+            self.sent.pop_front();
+        }
         if in_flight == 0 {
             (self.first_sent, self.delivered_at) = (now, now);
         }
         match self.sent.back_mut() {
-            Some(last) if last.at == now => last.packets += 1,
+            Some(last) if last.at == now => last.packets += packets,
             _ => self.sent.push_back(Sent {
                 at: now,
-                packets: 1,
+                packets,
                 app_limited,
                 first_sent: self.first_sent,
                 delivered_at: self.delivered_at,
@@ -85,6 +93,7 @@ impl Rate {
 }
 
 /// A controller of ours, and the connection as it sees it: segments are packets of full size.
+#[derive(Clone)]
 struct Ours {
     cc: Box<dyn cc::Controller>,
     conn: Conn,
@@ -172,6 +181,7 @@ impl Ours {
 const LEAST_WINDOW: u32 = 2;
 
 /// The figures of one connection's sender.
+#[derive(Clone)]
 pub struct Ledger {
     zero: Instant,
     /// Bytes of a full packet, and of the application in it.
@@ -183,12 +193,20 @@ pub struct Ledger {
     /// Of the ACK in hand: packets, and the latest time at which one of them was sent.
     acked: u32,
     latest_sent: Nanos,
+    /// Packets found lost since that before.
     lost: u32,
-    /// Bytes of acknowledged packets, and how often congestion was persistent.
-    pub acked_bytes: u64,
-    pub persistent: u64,
+    /// Bytes of acknowledged packets, of which so many were before packets had their present size, with so many of the
+    /// application; and how often congestion was persistent.
+    acked_bytes: u64,
+    before: (u64, u64),
+    persistent: u64,
+    /// Packets, about: quinn tells of bytes.
+    sent_packets: u64,
+    lost_packets: u64,
+    /// quinn's smoothed and least RTT as of the ACK before, or the first sample.
+    rtts: Option<(Duration, Duration)>,
     /// Since the reading before.
-    pub acks: Acks,
+    acks: Acks,
     ours: Option<Ours>,
 }
 
@@ -205,37 +223,72 @@ impl Ledger {
             latest_sent: Nanos::ZERO,
             lost: 0,
             acked_bytes: 0,
+            before: (0, 0),
             persistent: 0,
+            sent_packets: 0,
+            lost_packets: 0,
+            rtts: None,
             acks: Acks::default(),
             ours: ours.map(|(cc, conn)| Ours { cc, conn, started: false, reduced_at: None }),
         }
     }
 
-    fn at(&self, instant: Instant) -> Nanos {
+    pub fn at(&self, instant: Instant) -> Nanos {
         Nanos(instant.saturating_duration_since(self.zero).as_nanos() as u64)
     }
 
-    /// The application's part of packets with so many bytes.
-    pub fn payload_of(&self, bytes: u64) -> u64 {
-        (u128::from(bytes) * u128::from(self.payload) / u128::from(self.mtu)) as u64
+    /// The application's part of what is acknowledged.
+    fn acked_payload(&self) -> u64 {
+        let (bytes, payload) = self.before;
+        payload + (u128::from(self.acked_bytes - bytes) * u128::from(self.payload) / u128::from(self.mtu)) as u64
     }
 
-    /// The connection of a controller of ours.
-    pub fn conn(&self) -> Option<&Conn> {
-        self.ours.as_ref().map(|ours| &ours.conn)
+    /// From now on full packets have so many bytes.
+    pub fn set_mtu(&mut self, mtu: u16) {
+        self.before = (self.acked_bytes, self.acked_payload());
+        (self.mtu, self.payload) = (u64::from(mtu), u64::from(mtu.saturating_sub(QuicSpec::OVERHEAD)));
+        if let Some(ours) = &mut self.ours {
+            ours.conn.mss = self.payload as u32;
+        }
+    }
+
+    /// The window of a controller of ours, bytes.
+    pub fn window(&self) -> u64 {
+        let packets = self.ours.as_ref().map_or(LEAST_WINDOW, |ours| ours.conn.cwnd.max(1));
+        // quinn keeps below its window.
+        u64::from(packets) * self.mtu + 1
+    }
+
+    /// What simulator and policies know of the sender, by what quinn tells its controller; the rest stays at zero.
+    /// Acknowledgements are those since the reading before.
+    pub fn read(&mut self) -> FlowReading {
+        let us = |duration: Duration| duration.as_micros().min(u128::from(u32::MAX)) as u32;
+        let (srtt, min_rtt) = self.rtts.unwrap_or_default();
+        let conn = self.ours.as_ref().map(|ours| &ours.conn);
+        let acks = Acks { last: self.acks.last, ..Acks::default() };
+        FlowReading {
+            counters: SenderCounters {
+                sent: self.sent_packets,
+                lost: self.lost_packets,
+                rtos: self.persistent,
+                acked_bytes: self.acked_payload(),
+                ..SenderCounters::default()
+            },
+            cwnd: conn.map_or(0, |conn| conn.cwnd),
+            ssthresh: conn.map_or(SSTHRESH_INFINITE, |conn| conn.ssthresh),
+            srtt_us: us(srtt),
+            min_rtt_us: us(min_rtt),
+            packets_out: self.in_flight.div_ceil(self.mtu).min(u64::from(u32::MAX)) as u32,
+            pacing_rate: self.pacing_rate(),
+            app_limited: self.app_limited,
+            acks: std::mem::replace(&mut self.acks, acks),
+            ..FlowReading::default()
+        }
     }
 
     /// The rate (bytes per second) that packets may not exceed; 0: none.
     pub fn pacing_rate(&self) -> u64 {
         self.ours.as_ref().filter(|ours| ours.cc.paces()).map_or(0, |ours| ours.conn.pacing_rate)
-    }
-
-    pub fn in_flight(&self) -> u64 {
-        self.in_flight
-    }
-
-    pub fn is_app_limited(&self) -> bool {
-        self.app_limited
     }
 
     pub fn set_window(&mut self, now: Nanos, cwnd: u32, pacing: Option<u64>) {
@@ -246,8 +299,10 @@ impl Ledger {
         }
     }
 
-    fn on_sent(&mut self, now: Nanos, bytes: u64) {
-        self.rate.on_sent(now, self.in_flight, self.app_limited);
+    pub fn on_sent(&mut self, now: Nanos, bytes: u64) {
+        let packets = bytes.div_ceil(self.mtu);
+        self.sent_packets += packets;
+        self.rate.on_sent(now, packets as u32, self.in_flight, self.app_limited);
         if let Some(ours) = &mut self.ours {
             ours.set_now(now);
             if self.in_flight == 0 {
@@ -258,21 +313,24 @@ impl Ledger {
         self.in_flight += bytes;
     }
 
-    fn on_ack(&mut self, sent: Nanos, bytes: u64, app_limited: bool) {
+    pub fn on_ack(&mut self, sent: Nanos, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
         self.rate.on_ack(sent, bytes);
+        self.rtts = self.rtts.map(|_| (rtt.get(), rtt.min()));
         self.acked += 1;
         self.acked_bytes += bytes;
         self.app_limited = app_limited;
         self.latest_sent = self.latest_sent.max(sent);
     }
 
-    fn on_end_acks(&mut self, now: Nanos, in_flight: u64) {
+    pub fn on_end_acks(&mut self, now: Nanos, in_flight: u64) {
         let prior = std::mem::replace(&mut self.in_flight, in_flight);
         let acked = std::mem::take(&mut self.acked);
         if acked == 0 {
             return;
         }
         let rtt_us = (now.saturating_sub(self.latest_sent).micros()).min(u64::from(u32::MAX)) as u32;
+        let sampled = Duration::from_micros(u64::from(rtt_us));
+        self.rtts.get_or_insert((sampled, sampled));
         let sample = self.rate.sample(now).filter(|(_, _, span)| *span > Nanos::ZERO);
         let share = self.payload as f64 / self.mtu as f64;
         self.acks.add(now, Some(rtt_us), sample.map(|(_, bytes, span)| share * bytes as f64 / span.secs_f64()));
@@ -297,11 +355,12 @@ impl Ledger {
         ours.on_acks(&rate);
     }
 
-    fn on_congestion(&mut self, now: Nanos, sent: Nanos, persistent: bool, lost_bytes: u64) {
+    pub fn on_congestion(&mut self, now: Nanos, sent: Nanos, persistent: bool, lost_bytes: u64) {
         self.persistent += u64::from(persistent);
         self.in_flight = self.in_flight.saturating_sub(lost_bytes);
         let lost = lost_bytes.div_ceil(self.mtu) as u32;
         self.lost += lost;
+        self.lost_packets += u64::from(lost);
         if let Some(ours) = &mut self.ours {
             ours.set_now(now);
             ours.conn.lost += lost;
@@ -336,7 +395,7 @@ impl Controller for Watched {
     fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
         let mut ledger = self.ledger();
         let at = ledger.at(sent);
-        ledger.on_ack(at, bytes, app_limited);
+        ledger.on_ack(at, bytes, app_limited, rtt);
         drop(ledger);
         if let Some(theirs) = &mut self.theirs {
             theirs.on_ack(now, sent, bytes, app_limited, rtt);
@@ -372,12 +431,7 @@ impl Controller for Watched {
     fn window(&self) -> u64 {
         match &self.theirs {
             Some(theirs) => theirs.window(),
-            None => {
-                let ledger = self.ledger();
-                let packets = ledger.conn().map_or(LEAST_WINDOW, |conn| conn.cwnd.max(1));
-                // quinn keeps below its window.
-                u64::from(packets) * ledger.mtu + 1
-            }
+            None => self.ledger().window(),
         }
     }
 

@@ -7,7 +7,7 @@
 
 mod connection;
 mod crypto;
-mod ledger;
+pub mod ledger;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

@@ -226,6 +226,29 @@ impl Interval {
         Interval { fixed: length, rtts: 0.0, least: Interval::SHORTEST }
     }
 
+    /// Checked: a positive length, how many RTTs (0: none), and the shortest interval that depends on the RTT.
+    pub fn checked(fixed: Nanos, rtts: f64, least: Nanos) -> Result<Interval, String> {
+        if fixed == Nanos::ZERO {
+            return Err("interval_ns = 0: must be positive".into());
+        }
+        if !(1..=Interval::LONGEST.0).contains(&least.0) {
+            return Err(format!("interval_least_ns = {}: must be 1 to {}", least.0, Interval::LONGEST.0));
+        }
+        within("interval_rtts", rtts, 0.0, 100.0)?;
+        Ok(Interval { fixed, rtts, least })
+    }
+
+    /// When the decision comes that follows one at `now`, with these statistics.
+    pub fn next_decision(self, now: Nanos, stats: &IntervalStats) -> Nanos {
+        // Real hosts are never read exactly on the grid.
+        if self.rtts > 0.0 { now + self.after(stats) } else { self.next_on_grid(now) }
+    }
+
+    /// The first multiple of the fixed interval after `now`.
+    pub fn next_on_grid(self, now: Nanos) -> Nanos {
+        Nanos((now.0 / self.fixed.0 + 1) * self.fixed.0)
+    }
+
     /// The interval that follows one with these statistics.
     pub fn after(self, stats: &IntervalStats) -> Nanos {
         self.after_rtt(stats.latest_rtt_s())

@@ -7,18 +7,14 @@ use crate::spec::TcpSpec;
 
 use super::functions::{Action, ActionMemory, Observation, Observer, Payment, Reward};
 use super::history::{History, RewardedFlow};
-use super::stats::{IntervalStats, NOT_IN_QUIC, STATISTICS};
+use super::stats::{IntervalStats, NOT_IN_QUIC, STATISTICS, Source};
 
 /// Intervals of a flow whose statistics all change, with `field`, if given, at other values.
 fn intervals(field: Option<usize>) -> impl Iterator<Item = IntervalStats> {
     (0..12).map(move |k| {
         let x = f64::from(k);
-        let mut row = STATISTICS.map(|_| 3.0 + x % 3.0);
-        if let Some(field) = field {
-            row[field] = 40.0 + 7.0 * x;
-        }
-        let stats = IntervalStats::from_array(row);
-        IntervalStats {
+        let stats = IntervalStats::from_array(STATISTICS.map(|_| 3.0 + x % 3.0));
+        let stats = IntervalStats {
             time_s: 1.0 + 0.03 * x,
             interval_s: 0.03,
             goodput_bps: 4e7 + 1e6 * x,
@@ -35,7 +31,12 @@ fn intervals(field: Option<usize>) -> impl Iterator<Item = IntervalStats> {
             cwnd_packets: 200.0 + x,
             mss_bytes: 1416.0,
             ..stats
+        };
+        let mut row = stats.to_array();
+        if let Some(field) = field {
+            row[field] = 40.0 + 7.0 * x;
         }
+        IntervalStats::from_array(row)
     })
 }
 
@@ -63,8 +64,25 @@ fn outcome(observation: &Arc<Observation>, action: &Action, reward: Option<&Rewa
 
 /// The first statistic that these functions depend on and QUIC's hosts do not have.
 pub fn not_in_quic(observation: &Arc<Observation>, action: &Action, reward: Option<&Reward>) -> Option<&'static str> {
+    first_of(NOT_IN_QUIC, observation, action, reward)
+}
+
+/// The first statistic that these functions depend on and the sender of a real connection of QUIC does not have, either: what
+/// only the simulator knows, and what the receiver does.
+pub fn not_at_sender(observation: &Arc<Observation>, action: &Action) -> Option<&'static str> {
+    let oracles = STATISTICS.iter().filter(|statistic| statistic.source == Source::Oracle);
+    let unknown = oracles.map(|statistic| statistic.name).chain(["goodput_bps", "rwnd_packets"]);
+    not_in_quic(observation, action, None).or_else(|| first_of(unknown, observation, action, None))
+}
+
+fn first_of(
+    names: impl IntoIterator<Item = &'static str>,
+    observation: &Arc<Observation>,
+    action: &Action,
+    reward: Option<&Reward>,
+) -> Option<&'static str> {
     let usual = outcome(observation, action, reward, None);
-    NOT_IN_QUIC.into_iter().find(|name| {
+    names.into_iter().find(|name| {
         let field = STATISTICS.iter().position(|statistic| statistic.name == *name);
         outcome(observation, action, reward, field) != usual
     })
@@ -87,5 +105,14 @@ mod tests {
         assert_eq!(found("astraea"), Some("packets_out"), "a tenth of what it sees is packets_out / cwnd");
         assert_eq!(found("features"), None);
         assert_eq!(found("aurora"), None);
+        let unknown = |observation, action| {
+            let observation = Arc::new(registry::observation(&json!(observation)).unwrap());
+            not_at_sender(&observation, &registry::action(&action).unwrap())
+        };
+        assert_eq!(unknown("astraea-leo-oracle", json!("log-window")), Some("packets_out"));
+        assert_eq!(unknown("ratios-oracle", json!("log-window")), Some("handover_in_s"));
+        let capped = json!({"name": "log-window", "cap_bdp": 1.5, "cap_of": "true"});
+        assert_eq!(unknown("features", capped), Some("capacity_bps"), "an action on a window reads it, too");
+        assert_eq!(unknown("features", json!("log-window")), None);
     }
 }

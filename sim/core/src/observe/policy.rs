@@ -7,6 +7,8 @@
 use std::error::Error;
 use std::sync::Arc;
 
+use serde::Deserialize;
+
 use super::functions::{Action, Control, Interval, Observation};
 use super::lanes::dot;
 use super::safety_filter::Limits;
@@ -18,7 +20,8 @@ pub const ACTION_DIM: usize = 1;
 /// Slope of the leaky ReLU below zero.
 const LEAK: f32 = 0.2;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Activation {
     Linear,
     Tanh,
@@ -27,7 +30,8 @@ pub enum Activation {
 }
 
 /// How the last layer's output becomes an action in [-1, 1].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Squash {
     Clip,
     Tanh,
@@ -89,6 +93,28 @@ pub struct Policy {
     pub interval: Interval,
     /// Bounds that are applied to its decisions.
     pub safety_filter: Option<Limits>,
+}
+
+impl Policy {
+    /// A policy whose network fits its observation and action; the error names what does not.
+    pub fn native(
+        network: Arc<Network>,
+        observation: Observation,
+        action: Action,
+        interval: Interval,
+        safety_filter: Option<Limits>,
+    ) -> Result<Policy, String> {
+        network.validate(observation.dim())?;
+        let outputs = network.layers.last().map(|layer| layer.bias.len());
+        if network.squash == Squash::Argmax && outputs != action.choices() {
+            let factors = action.choices().map_or("no list of factors".into(), |n| format!("{n} factors"));
+            let outputs = outputs.unwrap_or_default();
+            return Err(format!("layers: the last has {outputs} outputs for argmax, the action {factors}"));
+        }
+        let (observation, action) = (Arc::new(observation), Arc::new(action));
+        let begin = Box::new(move || Box::new(Arc::clone(&network)) as Box<dyn Decide>);
+        Ok(Policy { begin, observation, action, interval, safety_filter })
+    }
 }
 
 /// Weighs the outputs of a network's last layer, its experts, by the softmax of a second network's outputs: a mixture of

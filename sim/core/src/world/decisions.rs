@@ -1,7 +1,6 @@
 //! Decisions: policies observe and act, agents' windows are set.
 
-use crate::flow::{Agent, Life};
-use crate::observe::functions::{Control, Interval};
+use crate::flow::Life;
 use crate::observe::policy::Answer;
 use crate::time::Nanos;
 
@@ -31,43 +30,27 @@ impl World {
                         return;
                     }
                 }
-                agent.next_decision = match agent.interval {
-                    Interval { rtts, .. } if rtts > 0.0 => now + agent.interval.after(&flow.stats),
-                    // Real hosts are never read exactly on the grid.
-                    Interval { fixed, .. } => next_on_grid(now, fixed),
-                };
+                agent.next_decision = agent.interval.next_decision(now, &flow.stats);
             }
             next = next.min(agent.next_decision);
         }
         self.next_decision = next;
         for (i, answer) in acting {
-            match answer {
-                Answer::Action(action) => self.apply_action(i, action),
-                Answer::Control(asked) => self.ask(i, asked),
-            }
+            self.apply(i, answer);
         }
     }
 
     /// Perform an agent's action in [-1, 1] on its flow `i`.
     pub fn apply_action(&mut self, i: usize, action: f32) {
-        let flow = &mut self.flows[i];
-        if let Some(agent) = &mut flow.agent {
-            let perform = &agent.action.perform;
-            let asked = perform(&flow.sender.conn, &flow.stats, f64::from(action), &mut agent.memory);
-            self.ask(i, asked);
-        }
+        self.apply(i, Answer::Action(action));
     }
 
-    /// Set what an agent asked for its flow `i`, as far as its safety filter lets it.
-    fn ask(&mut self, i: usize, asked: Control) {
+    fn apply(&mut self, i: usize, answer: Answer) {
         let flow = &mut self.flows[i];
-        let (cwnd, pacing) = match &mut flow.agent {
-            Some(Agent { safety_filter: Some(safety_filter), memory, .. }) => {
-                safety_filter.hold(&flow.stats, asked, &mut memory.window)
-            }
-            _ => asked,
-        };
-        self.set_window(i, cwnd, pacing);
+        if let Some(agent) = &mut flow.agent {
+            let (cwnd, pacing) = agent.control(&flow.sender.conn, &flow.stats, answer);
+            self.set_window(i, cwnd, pacing);
+        }
     }
 
     /// Set flow `i`'s window (segments) and, if given, its pacing rate (bytes per second).
@@ -90,9 +73,4 @@ impl World {
         self.flows[i].sender.set_window(now, cwnd, pacing, &mut self.pool);
         self.dispatch_data(i);
     }
-}
-
-/// The first multiple of `interval` after `now`.
-pub(crate) fn next_on_grid(now: Nanos, interval: Nanos) -> Nanos {
-    Nanos((now.0 / interval.0 + 1) * interval.0)
 }

@@ -8,7 +8,6 @@ use crate::time::Nanos;
 use crate::traffic::Action;
 
 use super::World;
-use super::decisions::next_on_grid;
 use super::guests::Call;
 
 impl World {
@@ -45,7 +44,7 @@ impl World {
         if let Some(agent) = &mut flow.agent
             && agent.policy.is_some()
         {
-            agent.next_decision = next_on_grid(now, agent.interval.fixed);
+            agent.next_decision = agent.interval.next_on_grid(now);
             self.next_decision = self.next_decision.min(agent.next_decision);
         }
         self.capture_start(i, rtt);

@@ -43,7 +43,7 @@ pub struct FlowReading {
 
 impl Sender {
     /// Set the state to that of the reading.
-    pub(crate) fn take_in(&mut self, reading: &FlowReading) {
+    pub fn take_in(&mut self, reading: &FlowReading) {
         let mss = self.conn.mss;
         let conn = &mut self.conn;
         (conn.cwnd, conn.ssthresh) = (reading.cwnd, reading.ssthresh);

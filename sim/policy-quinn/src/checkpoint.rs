@@ -1,0 +1,239 @@
+//! Reads a checkpoint's folder: `card.json` and `policy.safetensors`, as `orbitcc train` writes them.
+
+use std::io;
+use std::path::Path;
+
+use orbitcc_core::observe::functions::{Definition, Interval};
+use orbitcc_core::observe::policy::{Activation, Gate, Layer, LayerNorm, Network, Policy, Squash};
+use orbitcc_core::observe::safety_filter::Limits;
+use orbitcc_core::observe::{needs, registry};
+use orbitcc_core::time::Nanos;
+use safetensors::{Dtype, SafeTensors};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+/// What a card says. Scores and history are not read.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)]
+struct Card {
+    schema_version: u32,
+    name: String,
+    description: String,
+    observation: Function,
+    action: Function,
+    interval_ms: f64,
+    #[serde(default)]
+    interval_rtts: f64,
+    interval_least_ms: f64,
+    layers: Vec<Dense>,
+    gate: Option<CardGate>,
+    normaliser: bool,
+    clip: f32,
+    squash: Squash,
+    training_range: Value,
+    safety_filter: Option<Limits>,
+    training: Value,
+    imported: Value,
+    scores: Value,
+    weights_sha256: String,
+    digest: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Function {
+    preset: String,
+    parameters: Map<String, Value>,
+    dim: usize,
+    hash: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Dense {
+    units: usize,
+    activation: Activation,
+    norm: Norm,
+    norm_eps: f32,
+}
+
+#[derive(Deserialize, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum Norm {
+    None,
+    Layer,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CardGate {
+    layers: Vec<Dense>,
+    inputs: Vec<usize>,
+    expert_inputs: Vec<usize>,
+}
+
+/// A card ends with its digest, before which it was taken over zeros.
+const END: &[u8] = b"\"\n}\n";
+const DIGITS: usize = 64;
+
+/// The policy in a folder; the error is one line without the folder's name.
+pub fn read(folder: &Path) -> Result<Policy, String> {
+    let file = |name: &str| std::fs::read(folder.join(name)).map_err(|e: io::Error| format!("{name}: {e}"));
+    let (text, weights) = (file("card.json")?, file("policy.safetensors")?);
+    let card: Card = serde_json::from_slice(&text).map_err(|e| format!("card.json is not a model card: {e}"))?;
+    if card.schema_version != 1 {
+        return Err(format!("card.json: schema_version = {}: must be 1", card.schema_version));
+    }
+    let head = text.len().saturating_sub(END.len() + DIGITS);
+    let zeroed = [&text[..head], &[b'0'; DIGITS], END].concat();
+    if text[head..] != [card.digest.as_bytes(), END].concat() || sha256(&zeroed) != card.digest {
+        return Err("card.json is damaged, or was changed after it was written: its digest does not fit".into());
+    }
+    if sha256(&weights) != card.weights_sha256 {
+        return Err("policy.safetensors is damaged or another file: its SHA-256 is not the one in card.json".into());
+    }
+    policy(&card, &weights)
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn policy(card: &Card, weights: &[u8]) -> Result<Policy, String> {
+    let request = |function: &Function| {
+        let mut request = function.parameters.clone();
+        request.insert("name".into(), json!(function.preset));
+        Value::Object(request)
+    };
+    let observation = registry::observation(&request(&card.observation))?;
+    let action = registry::action(&request(&card.action))?;
+    // Before the first interval the rows are zero, which every range admits.
+    let low: Vec<f64> = observation.labels().map(|feature| f64::from(feature.low.min(0.0))).collect();
+    let high: Vec<f64> = observation.labels().map(|feature| f64::from(feature.high.max(0.0))).collect();
+    let bounds = Map::from_iter([("low".to_owned(), json!(low)), ("high".to_owned(), json!(high))]);
+    for (kind, function, known) in [
+        ("observation", &card.observation, hash(&observation.definition, bounds)),
+        ("action", &card.action, hash(&action.definition, Map::new())),
+    ] {
+        if function.hash != known {
+            return Err(format!("it was trained on another definition of the {kind} {:?}", function.preset));
+        }
+    }
+    if observation.dim() != card.observation.dim || card.action.dim != 1 {
+        return Err(format!(
+            "card.json: dim = {}, {}: must be {}, 1",
+            card.observation.dim,
+            card.action.dim,
+            observation.dim()
+        ));
+    }
+    let tensors = SafeTensors::deserialize(weights).map_err(|e| format!("policy.safetensors: {e}"))?;
+    let mut reader = Reader { tensors, used: 0 };
+    let width = card.gate.as_ref().map_or(card.observation.dim, |gate| gate.expert_inputs.len());
+    let layers = reader.layers("layers", &card.layers, width)?;
+    let gate = match &card.gate {
+        None => None,
+        Some(gate) => Some(Gate {
+            layers: reader.layers("gate", &gate.layers, gate.inputs.len())?,
+            inputs: gate.inputs.clone(),
+            expert_inputs: gate.expert_inputs.clone(),
+        }),
+    };
+    let normaliser = match card.normaliser {
+        false => None,
+        true => Some((
+            reader.tensor("normaliser.mean", &[card.observation.dim])?,
+            reader.tensor("normaliser.std", &[card.observation.dim])?,
+        )),
+    };
+    if reader.tensors.len() != reader.used {
+        return Err(format!("policy.safetensors: has {} tensors, the card {}", reader.tensors.len(), reader.used));
+    }
+    let ns = |ms: f64| Nanos((ms * 1e6).round() as u64);
+    let interval = Interval::checked(ns(card.interval_ms), card.interval_rtts, ns(card.interval_least_ms))?;
+    if let Some(limits) = &card.safety_filter {
+        limits.validate().map_err(|e| format!("safety_filter.{e}"))?;
+    }
+    let network = Network { layers, gate, normaliser, clip: card.clip, squash: card.squash };
+    let policy = Policy::native(network.into(), observation, action, interval, card.safety_filter.clone())?;
+    match needs::not_at_sender(&policy.observation, &policy.action) {
+        Some(name) => Err(format!("the policy needs the statistic {name}, which a sender of QUIC lacks")),
+        None => Ok(policy),
+    }
+}
+
+/// 16 hex digits that identify a function, as `orbitcc.envs.environments.presets.definition_hash` has them.
+fn hash(definition: &Definition, mut covered: Map<String, Value>) -> String {
+    let Definition { family, formula, changes, .. } = definition;
+    covered.extend([
+        ("family".to_owned(), json!(family)),
+        ("formula".to_owned(), json!(formula)),
+        ("changes".to_owned(), changes.clone()),
+    ]);
+    let mut text = Vec::new();
+    let mut writer = serde_json::Serializer::with_formatter(&mut text, Spaced);
+    Value::Object(covered).serialize(&mut writer).expect("JSON");
+    sha256(&text)[..16].to_owned()
+}
+
+/// JSON as Python writes it: a space after commas and colons.
+struct Spaced;
+
+impl serde_json::ser::Formatter for Spaced {
+    fn begin_array_value<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        if first { Ok(()) } else { writer.write_all(b", ") }
+    }
+
+    fn begin_object_key<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        if first { Ok(()) } else { writer.write_all(b", ") }
+    }
+
+    fn begin_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(b": ")
+    }
+}
+
+struct Reader<'a> {
+    tensors: SafeTensors<'a>,
+    used: usize,
+}
+
+impl Reader<'_> {
+    fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>, String> {
+        let found = self.tensors.tensor(name).map_err(|_| format!("policy.safetensors: {name} is missing"))?;
+        if found.shape() != shape || found.dtype() != Dtype::F32 {
+            return Err(format!("policy.safetensors: {name} must be float32 {shape:?}, as card.json says"));
+        }
+        self.used += 1;
+        let values: Vec<f32> = found.data().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        match values.iter().all(|value| value.is_finite()) {
+            true => Ok(values),
+            false => Err(format!("policy.safetensors: {name} holds NaN or infinity")),
+        }
+    }
+
+    fn layers(&mut self, name: &str, dense: &[Dense], mut inputs: usize) -> Result<Vec<Layer>, String> {
+        let mut layers = Vec::new();
+        for (i, layer) in dense.iter().enumerate() {
+            let units = layer.units;
+            layers.push(Layer {
+                inputs,
+                weight: self.tensor(&format!("{name}.{i}.weight"), &[units, inputs])?,
+                bias: self.tensor(&format!("{name}.{i}.bias"), &[units])?,
+                norm: match layer.norm {
+                    Norm::None => None,
+                    Norm::Layer => Some(LayerNorm {
+                        scale: self.tensor(&format!("{name}.{i}.norm.scale"), &[units])?,
+                        shift: self.tensor(&format!("{name}.{i}.norm.shift"), &[units])?,
+                        eps: layer.norm_eps,
+                    }),
+                },
+                activation: layer.activation,
+            });
+            inputs = units;
+        }
+        Ok(layers)
+    }
+}

@@ -1,0 +1,190 @@
+//! Trained policies as congestion controllers of [quinn](https://docs.rs/quinn): a checkpoint's folder becomes the
+//! `congestion_controller_factory` of a `TransportConfig`.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), orbitcc_policy_quinn::Error> {
+//! let policy = orbitcc_policy_quinn::PolicyConfig::load("checkpoints/zenith")?;
+//! let mut transport = quinn_proto::TransportConfig::default();
+//! transport.congestion_controller_factory(std::sync::Arc::new(policy));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Statistics, observation, network, action and safety filter are those of the simulator. What differs:
+//!
+//! - quinn has no timer for controllers: a decision is made with the first packet that is sent or acknowledged after it was due,
+//!   about the whole time since the one before.
+//! - quinn paces packets itself, at 1.25 windows per smoothed RTT; the simulator paces at the policy's rate, mostly one window
+//!   per smoothed RTT. Bursts are therefore sharper here. Of a policy that sets a rate, the window is also held to what that
+//!   rate sends in a smoothed RTT.
+
+#![forbid(unsafe_code)]
+
+mod checkpoint;
+
+use std::any::Any;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use orbitcc_core::cc::{self, Conn};
+use orbitcc_core::flow::Agent;
+use orbitcc_core::observe::policy::Policy;
+use orbitcc_core::observe::stats::{IntervalStats, Meter};
+use orbitcc_core::spec::{ControllerSpec, QuicSpec, TcpSpec};
+use orbitcc_core::tcp::sender::Sender;
+use orbitcc_core::time::Nanos;
+use orbitcc_quic::ledger::Ledger;
+use quinn_proto::RttEstimator;
+use quinn_proto::congestion::{Controller, ControllerFactory};
+
+/// Why a checkpoint cannot be used, in one line.
+#[derive(Debug)]
+pub struct Error(String);
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A checkpoint's policy, for any number of connections.
+#[derive(Clone)]
+pub struct PolicyConfig {
+    policy: Arc<Policy>,
+}
+
+impl PolicyConfig {
+    /// Read and check a folder with `policy.safetensors` and `card.json`. Refused are files that are missing, damaged or of
+    /// another version, and policies that observe what a sender of QUIC does not know.
+    pub fn load(folder: impl AsRef<Path>) -> Result<PolicyConfig, Error> {
+        let folder = folder.as_ref();
+        let policy = checkpoint::read(folder).map_err(|e| Error(format!("checkpoint {}: {e}", folder.display())))?;
+        Ok(PolicyConfig { policy: Arc::new(policy) })
+    }
+
+    /// The policy as the simulator's worlds take it.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.policy.clone()
+    }
+}
+
+impl ControllerFactory for PolicyConfig {
+    fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn Controller> {
+        Box::new(PolicyController::new(&self.policy, now, mtu))
+    }
+}
+
+/// The controller of one connection.
+#[derive(Clone)]
+pub struct PolicyController {
+    ledger: Ledger,
+    /// What the simulator would know of the sender.
+    sender: Sender,
+    meter: Meter,
+    stats: IntervalStats,
+    agent: Agent,
+    /// The rate that the policy asked for, bytes per second, and the first window.
+    rate: Option<u64>,
+    initial_window: u64,
+}
+
+impl PolicyController {
+    fn new(policy: &Policy, now: Instant, mtu: u16) -> PolicyController {
+        let mut agent = Agent::native(policy, (policy.begin)());
+        agent.next_decision = agent.interval.next_on_grid(Nanos::ZERO);
+        let mss = u32::from(mtu.saturating_sub(QuicSpec::OVERHEAD));
+        let tcp = TcpSpec { mss, ..TcpSpec::default() };
+        let controller = ControllerSpec { name: "policy".into(), params: agent.action.controller.clone() };
+        let cc = cc::build(&controller, &tcp).expect("an action's own parameters");
+        let ledger = Ledger::new(now, mtu, mss, Some((cc.clone(), Conn::new(&tcp))));
+        PolicyController {
+            sender: Sender::new(&tcp, 0, cc, 0),
+            meter: Meter::new(Nanos::ZERO),
+            stats: IntervalStats::default(),
+            agent,
+            rate: None,
+            initial_window: ledger.window(),
+            ledger,
+        }
+    }
+
+    /// The statistics of the interval before the latest decision.
+    pub fn stats(&self) -> &IntervalStats {
+        &self.stats
+    }
+
+    /// Has Cubic taken over, because the path is outside of what the policy was trained on?
+    pub fn has_fallen_back(&self) -> bool {
+        self.agent.safety_filter.as_ref().is_some_and(|filter| filter.has_taken_over())
+    }
+
+    fn decide_if_due(&mut self, now: Nanos) {
+        if now < self.agent.next_decision {
+            return;
+        }
+        let reading = self.ledger.read();
+        self.sender.take_in(&reading);
+        self.meter.push(now, &reading.acks);
+        self.meter.take(now, &self.sender, reading.counters.acked_bytes, &mut self.stats);
+        self.stats.clear_what_quic_lacks();
+        self.agent.next_decision = self.agent.interval.next_decision(now, &self.stats);
+        self.agent.observer.push(&self.stats);
+        let policy = self.agent.policy.as_mut().expect("native");
+        // Only policies in Python fail.
+        let Ok(answer) = policy.decide(0, self.agent.observer.observation(), &self.stats) else { return };
+        let (cwnd, rate) = self.agent.control(&self.sender.conn, &self.stats, answer);
+        self.rate = rate;
+        self.ledger.set_window(now, cwnd, rate);
+    }
+}
+
+impl Controller for PolicyController {
+    fn on_sent(&mut self, now: Instant, bytes: u64, _last_packet_number: u64) {
+        let at = self.ledger.at(now);
+        self.ledger.on_sent(at, bytes);
+        self.decide_if_due(at);
+    }
+
+    fn on_ack(&mut self, _now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
+        let left = self.ledger.at(sent);
+        self.ledger.on_ack(left, bytes, app_limited, rtt);
+    }
+
+    fn on_end_acks(&mut self, now: Instant, in_flight: u64, _app_limited: bool, _largest: Option<u64>) {
+        let at = self.ledger.at(now);
+        self.ledger.on_end_acks(at, in_flight);
+        self.decide_if_due(at);
+    }
+
+    fn on_congestion_event(&mut self, now: Instant, sent: Instant, persistent: bool, lost_bytes: u64) {
+        let (at, left) = (self.ledger.at(now), self.ledger.at(sent));
+        self.ledger.on_congestion(at, left, persistent, lost_bytes);
+    }
+
+    fn on_mtu_update(&mut self, mtu: u16) {
+        self.ledger.set_mtu(mtu);
+        self.sender.conn.mss = u32::from(mtu.saturating_sub(QuicSpec::OVERHEAD));
+    }
+
+    fn window(&self) -> u64 {
+        let sent_in_rtt = |rate: u64| (u128::from(rate) * u128::from(self.sender.conn.srtt8_us) / 8_000_000) as u64;
+        let window = self.ledger.window();
+        self.rate.map_or(window, |rate| window.min(sent_in_rtt(rate).max(2 * u64::from(self.sender.conn.mss))))
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+
+    fn initial_window(&self) -> u64 {
+        self.initial_window
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
