@@ -13,17 +13,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use orbitcc_policy_quinn::PolicyConfig;
+use orbitcc_policy_quinn::{PolicyConfig, PolicyController};
 use quinn::congestion::{BbrConfig, ControllerFactory, CubicConfig, NewRenoConfig};
 use quinn::{ClientConfig, Connection, Endpoint, ServerConfig, TransportConfig, VarInt};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+pub type Outcome<T> = Result<T, Box<dyn Error>>;
 
-struct Options(HashMap<String, String>);
+pub struct Options(HashMap<String, String>);
 
 impl Options {
-    fn parse(words: &[String]) -> Outcome<Options> {
+    pub fn parse(words: &[String]) -> Outcome<Options> {
         let known = "listen connect certificate policy controller bytes seconds stream-window send-window mtu";
         let mut found = HashMap::new();
         for pair in words.chunks(2) {
@@ -45,7 +45,7 @@ impl Options {
         Ok(self.0.get(name).map(read).transpose()?)
     }
 
-    fn transport(&self) -> Outcome<Arc<TransportConfig>> {
+    pub fn transport(&self) -> Outcome<Arc<TransportConfig>> {
         let controller: Arc<dyn ControllerFactory + Send + Sync> =
             match (self.0.get("policy"), self.0.get("controller")) {
                 (Some(folder), None) => Arc::new(PolicyConfig::load(folder)?),
@@ -70,8 +70,8 @@ impl Options {
     }
 }
 
-/// Send what a client asks for, and say how it went.
-async fn serve(connection: Connection) -> Outcome<()> {
+/// Send what a client asks for; how that went.
+pub async fn serve(connection: Connection) -> Outcome<String> {
     let (mut send, mut receive) = connection.accept_bi().await?;
     let mut asked = [0; 8];
     receive.read_exact(&mut asked).await?;
@@ -95,30 +95,40 @@ async fn serve(connection: Connection) -> Outcome<()> {
     }
     let _ = send.finish();
     let (rtt_ms, path) = watching.await?;
-    println!("rtt_ms={rtt_ms:.2} lost={} sent={}", path.lost_packets, path.sent_packets);
-    Ok(())
+    let mut report = format!("rtt_ms={rtt_ms:.2} lost={} sent={}", path.lost_packets, path.sent_packets);
+    if let Ok(policy) = connection.congestion_state().into_any().downcast::<PolicyController>() {
+        report += &format!(" decisions={} fallback={}", policy.decisions(), policy.has_fallen_back());
+    }
+    Ok(report)
 }
 
-async fn server(options: &Options) -> Outcome<()> {
+pub fn listen(options: &Options) -> Outcome<Endpoint> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
     let mut config = ServerConfig::with_single_cert(vec![made.cert.der().clone()], key)?;
     config.transport_config(options.transport()?);
     let endpoint = Endpoint::server(config, options.text("listen")?.parse()?)?;
     std::fs::write(options.text("certificate")?, made.cert.der())?;
+    Ok(endpoint)
+}
+
+async fn server(options: &Options) -> Outcome<()> {
+    let endpoint = listen(options)?;
     println!("listening on {}", endpoint.local_addr()?);
     while let Some(incoming) = endpoint.accept().await {
         tokio::spawn(async move {
             let done = async { serve(incoming.await?).await }.await;
-            if let Err(error) = done {
-                eprintln!("a connection failed: {error}");
+            match done {
+                Ok(report) => println!("{report}"),
+                Err(error) => eprintln!("a connection failed: {error}"),
             }
         });
     }
     Ok(())
 }
 
-async fn client(options: &Options) -> Outcome<()> {
+/// Download; the bytes received.
+pub async fn client(options: &Options) -> Outcome<usize> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from(std::fs::read(options.text("certificate")?)?))?;
     let mut config = ClientConfig::with_root_certificates(Arc::new(roots))?;
@@ -145,7 +155,7 @@ async fn client(options: &Options) -> Outcome<()> {
     );
     connection.close(VarInt::from_u32(0), b"");
     endpoint.wait_idle().await;
-    Ok(())
+    Ok(received)
 }
 
 fn main() {
@@ -153,7 +163,9 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let done = match words.split_first() {
         Some((role, rest)) if role == "server" => runtime.block_on(async { server(&Options::parse(rest)?).await }),
-        Some((role, rest)) if role == "client" => runtime.block_on(async { client(&Options::parse(rest)?).await }),
+        Some((role, rest)) if role == "client" => {
+            runtime.block_on(async { client(&Options::parse(rest)?).await.map(|_| ()) })
+        }
         _ => Err("give server or client, and options".into()),
     };
     if let Err(error) = done {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use orbitcc_core::observe::functions::{Definition, Interval};
 use orbitcc_core::observe::policy::{Activation, Gate, Layer, LayerNorm, Network, Policy, Squash};
@@ -26,6 +27,7 @@ struct Card {
     interval_ms: f64,
     #[serde(default)]
     interval_rtts: f64,
+    #[serde(default = "shortest_ms")]
     interval_least_ms: f64,
     layers: Vec<Dense>,
     gate: Option<CardGate>,
@@ -39,6 +41,11 @@ struct Card {
     scores: Value,
     weights_sha256: String,
     digest: String,
+}
+
+/// Of cards that were written before they said it.
+fn shortest_ms() -> f64 {
+    Interval::SHORTEST.0 as f64 * 1e-6
 }
 
 #[derive(Deserialize)]
@@ -107,8 +114,11 @@ fn policy(card: &Card, weights: &[u8]) -> Result<Policy, String> {
         request.insert("name".into(), json!(function.preset));
         Value::Object(request)
     };
-    let observation = registry::observation(&request(&card.observation))?;
-    let action = registry::action(&request(&card.action))?;
+    let observation = Arc::new(registry::observation(&request(&card.observation))?);
+    let action = Arc::new(registry::action(&request(&card.action))?);
+    if let Some(name) = needs::not_at_sender(&observation, &action) {
+        return Err(format!("the policy {} needs the statistic {name}, which a sender of QUIC lacks", card.name));
+    }
     // Before the first interval the rows are zero, which every range admits.
     let low: Vec<f64> = observation.labels().map(|feature| f64::from(feature.low.min(0.0))).collect();
     let high: Vec<f64> = observation.labels().map(|feature| f64::from(feature.high.max(0.0))).collect();
@@ -157,11 +167,7 @@ fn policy(card: &Card, weights: &[u8]) -> Result<Policy, String> {
         limits.validate().map_err(|e| format!("safety_filter.{e}"))?;
     }
     let network = Network { layers, gate, normaliser, clip: card.clip, squash: card.squash };
-    let policy = Policy::native(network.into(), observation, action, interval, card.safety_filter.clone())?;
-    match needs::not_at_sender(&policy.observation, &policy.action) {
-        Some(name) => Err(format!("the policy needs the statistic {name}, which a sender of QUIC lacks")),
-        None => Ok(policy),
-    }
+    Policy::native(network.into(), observation, action, interval, card.safety_filter.clone())
 }
 
 /// 16 hex digits that identify a function, as `orbitcc.envs.environments.presets.definition_hash` has them.
@@ -235,5 +241,113 @@ impl Reader<'_> {
             inputs = units;
         }
         Ok(layers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orbitcc_core::observe::policy::Answer;
+    use orbitcc_core::observe::stats::IntervalStats;
+
+    use super::*;
+
+    fn shipped(name: &str) -> std::path::PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../checkpoints").join(name)
+    }
+
+    #[test]
+    fn shipped_policies_act_as_numpy_computes_from_their_files() {
+        for (name, first, second) in [
+            ("zenith", 0.06418, 1.0),
+            ("zenith-rllib", 0.10054, 0.48524),
+            ("apogee", 0.89786, 0.73412),
+            ("perigee", 0.6087, 0.81844),
+            ("astraea", 0.77332, 0.98349),
+        ] {
+            let policy = read(&shipped(name)).unwrap();
+            let width = policy.observation.dim();
+            for (observation, wanted) in [
+                ((0..width).map(|k| ((7 * k % 11) as f32 - 5.0) / 10.0).collect::<Vec<_>>(), first),
+                ((0..width).map(|k| ((3 * k % 7) as f32 - 3.0) / 4.0).collect(), second),
+            ] {
+                let answer = (policy.begin)().decide(0, &observation, &IntervalStats::default());
+                let Ok(Answer::Action(action)) = answer else { panic!("{name}") };
+                assert!((action - wanted).abs() < 1e-5, "{name}: {action}, not {wanted}");
+            }
+        }
+    }
+
+    /// Why a copy of perigee with a changed card and changed weights is refused; `seals`: with digests that fit.
+    fn refusal(seals: bool, change: impl Fn(&mut Value, &mut Vec<u8>)) -> String {
+        let folder =
+            std::env::temp_dir().join(format!("orbitcc-{}-{:?}", std::process::id(), std::thread::current().id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut card: Value =
+            serde_json::from_slice(&std::fs::read(shipped("perigee").join("card.json")).unwrap()).unwrap();
+        let mut weights = std::fs::read(shipped("perigee").join("policy.safetensors")).unwrap();
+        change(&mut card, &mut weights);
+        let mut text = std::fs::read(shipped("perigee").join("card.json")).unwrap();
+        if seals {
+            card["weights_sha256"] = json!(sha256(&weights));
+            card.as_object_mut().unwrap().remove("digest");
+            let open = card.to_string();
+            let sealed = |digest: &str| format!("{},\"digest\":\"{digest}\"\n}}\n", open.strip_suffix('}').unwrap());
+            text = sealed(&sha256(sealed(&"0".repeat(DIGITS)).as_bytes())).into_bytes();
+        } else if let Some(raw) = card.get("raw") {
+            text = raw.as_str().unwrap().into();
+        }
+        std::fs::write(folder.join("card.json"), text).unwrap();
+        std::fs::write(folder.join("policy.safetensors"), weights).unwrap();
+        let refused = read(&folder).err();
+        std::fs::remove_dir_all(&folder).unwrap();
+        refused.unwrap_or_default()
+    }
+
+    #[test]
+    fn files_that_are_missing_damaged_or_of_another_version_are_refused_by_one_line() {
+        assert_eq!(refusal(true, |_, _| ()), "", "sealed again it is the policy");
+        let missing = read(Path::new("/nowhere")).err().unwrap();
+        assert!(missing.starts_with("card.json: No such file"), "{missing}");
+        let original = std::fs::read_to_string(shipped("perigee").join("card.json")).unwrap();
+        for (damaged, says) in [
+            (String::new(), "card.json is not a model card: EOF"),
+            (original.replacen("30.0", "31.0", 1), "card.json is damaged, or was changed"),
+            (original.replacen("\"name\"", "\"title\"", 1), "card.json is not a model card: unknown field `title`"),
+        ] {
+            let refused = refusal(false, |card, _| card["raw"] = json!(damaged));
+            assert!(refused.starts_with(says), "{refused}");
+        }
+        let refused = refusal(false, |_, weights| *weights.last_mut().unwrap() ^= 1);
+        assert!(refused.starts_with("policy.safetensors is damaged or another file"), "{refused}");
+    }
+
+    #[test]
+    fn cards_that_ask_for_what_does_not_fit_are_refused_by_name() {
+        for (path, value, says) in [
+            ("/schema_version", json!(2), "card.json: schema_version = 2: must be 1"),
+            ("/observation/hash", json!("0"), "it was trained on another definition of the observation \"ratios\""),
+            ("/observation/preset", json!("none"), "observation = \"none\": must be one of"),
+            ("/observation/preset", json!("ratios-oracle"), "the policy perigee needs the statistic handover_in_s"),
+            ("/observation/dim", json!(3), "card.json: dim = 3, 1: must be"),
+            ("/layers/0/units", json!(3), "policy.safetensors: layers.0.weight must be float32 [3, "),
+            ("/normaliser", json!(false), "policy.safetensors: has "),
+            ("/interval_rtts", json!(-1.0), "interval_rtts = -1: must be a number in 0 .. 100"),
+            ("/layers/0/activation", json!("sine"), "card.json is not a model card: unknown variant `sine`"),
+            ("/safety_filter", json!({"max_bdp": -1.0}), "safety_filter.max_bdp = -1: must be"),
+        ] {
+            let refused = refusal(true, |card, _| *card.pointer_mut(path).unwrap() = value.clone());
+            assert!(refused.starts_with(says), "{path}: {refused}");
+        }
+        let refused = refusal(true, |card, _| {
+            card["observation"] = json!({"preset": "astraea", "parameters": {}, "dim": 1, "hash": ""})
+        });
+        assert_eq!(refused, "the policy perigee needs the statistic packets_out, which a sender of QUIC lacks");
+        let refused = refusal(true, |_, weights| weights.truncate(weights.len() - 4));
+        assert!(refused.starts_with("policy.safetensors: "), "{refused}");
+        let refused = refusal(true, |_, weights| {
+            let end = weights.len() - 4;
+            weights[end..].copy_from_slice(&f32::NAN.to_le_bytes());
+        });
+        assert!(refused.ends_with("holds NaN or infinity"), "{refused}");
     }
 }

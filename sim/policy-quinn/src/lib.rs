@@ -30,6 +30,7 @@ use std::time::Instant;
 
 use orbitcc_core::cc::{self, Conn};
 use orbitcc_core::flow::Agent;
+use orbitcc_core::observe::functions::Control;
 use orbitcc_core::observe::policy::Policy;
 use orbitcc_core::observe::stats::{IntervalStats, Meter};
 use orbitcc_core::spec::{ControllerSpec, QuicSpec, TcpSpec};
@@ -90,6 +91,7 @@ pub struct PolicyController {
     /// The rate that the policy asked for, bytes per second, and the first window.
     rate: Option<u64>,
     initial_window: u64,
+    decisions: u64,
 }
 
 impl PolicyController {
@@ -108,8 +110,13 @@ impl PolicyController {
             agent,
             rate: None,
             initial_window: ledger.window(),
+            decisions: 0,
             ledger,
         }
+    }
+
+    pub fn decisions(&self) -> u64 {
+        self.decisions
     }
 
     /// The statistics of the interval before the latest decision.
@@ -132,13 +139,19 @@ impl PolicyController {
         self.meter.take(now, &self.sender, reading.counters.acked_bytes, &mut self.stats);
         self.stats.clear_what_quic_lacks();
         self.agent.next_decision = self.agent.interval.next_decision(now, &self.stats);
+        if let Some((cwnd, rate)) = self.ask() {
+            self.decisions += 1;
+            self.rate = rate;
+            self.ledger.set_window(now, cwnd, rate);
+        }
+    }
+
+    /// What the policy wants after an interval with the present statistics. Only policies in Python fail.
+    fn ask(&mut self) -> Option<Control> {
         self.agent.observer.push(&self.stats);
         let policy = self.agent.policy.as_mut().expect("native");
-        // Only policies in Python fail.
-        let Ok(answer) = policy.decide(0, self.agent.observer.observation(), &self.stats) else { return };
-        let (cwnd, rate) = self.agent.control(&self.sender.conn, &self.stats, answer);
-        self.rate = rate;
-        self.ledger.set_window(now, cwnd, rate);
+        let answer = policy.decide(0, self.agent.observer.observation(), &self.stats).ok()?;
+        Some(self.agent.control(&self.sender.conn, &self.stats, answer))
     }
 }
 
@@ -186,5 +199,77 @@ impl Controller for PolicyController {
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use orbitcc_core::observe::policy::{Answer, Decide, Failure};
+    use orbitcc_core::spec::NetworkSpec;
+    use orbitcc_core::world::{Policies, World};
+    use serde_json::json;
+
+    use super::*;
+
+    /// Decides as a policy does, and keeps the statistics.
+    struct Watched(Box<dyn Decide>, Arc<Mutex<Vec<IntervalStats>>>);
+
+    impl Decide for Watched {
+        fn decide(&mut self, flow: usize, observation: &[f32], stats: &IntervalStats) -> Result<Answer, Failure> {
+            self.1.lock().unwrap().push(*stats);
+            self.0.decide(flow, observation, stats)
+        }
+
+        fn clone_box(&self) -> Box<dyn Decide> {
+            Box::new(Watched(self.0.clone_box(), self.1.clone()))
+        }
+    }
+
+    #[test]
+    fn windows_are_those_that_the_simulator_sets_after_the_same_statistics() {
+        for name in ["zenith", "perigee"] {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../checkpoints").join(name);
+            let config = PolicyConfig::load(folder).unwrap();
+            let policy = config.policy();
+            let seen = Arc::new(Mutex::new(Vec::new()));
+            let (inner, kept) = (policy.clone(), seen.clone());
+            let watched = Policy {
+                begin: Box::new(move || Box::new(Watched((inner.begin)(), kept.clone()))),
+                observation: policy.observation.clone(),
+                action: policy.action.clone(),
+                interval: policy.interval,
+                safety_filter: policy.safety_filter.clone(),
+            };
+            // 20 Mbit/s, 40 ms, a queue of half a bandwidth-delay product, a few losses.
+            let way = json!({"rate": [[0, 20_000_000]], "delay": {"points": [[0, 20_000_000]]},
+                "queue": {"kind": "drop_tail_bytes", "limit": 50_000}, "loss": [[0, {"kind": "bernoulli", "p": 0.002}]]});
+            let controller = json!({"name": "policy", "params": {"policy": name}});
+            let flow =
+                json!({"name": "f", "path": [0], "controller": controller, "quic": {"send_window": 100_000_000}});
+            let link = json!({"name": "link", "forward": way, "reverse": way, "outages": []});
+            let spec = json!({"seed": 7, "duration": 20_000_000_000u64, "flows": [flow], "links": [link]});
+            let spec = NetworkSpec::from_json(&spec.to_string()).unwrap();
+            let policies = Policies::from_iter([(name.to_owned(), Arc::new(watched))]);
+            let mut world = World::new(&spec, &policies, Nanos::ZERO).unwrap();
+            orbitcc_quic::host(&spec, &mut world);
+            world.run();
+            assert!(world.failure().is_none());
+            let seen = seen.lock().unwrap();
+            let mut controller = PolicyController::new(&policy, Instant::now(), 1_452);
+            for pair in seen.windows(2) {
+                controller.stats = pair[0];
+                controller.sender.conn.cwnd = pair[0].cwnd_packets as u32;
+                controller.sender.conn.srtt8_us = (pair[0].srtt_s * 8e6).round() as u32;
+                let (cwnd, rate) = controller.ask().unwrap();
+                // The first acknowledgement sets the initial window once more.
+                if pair[0].srtt_s > 0.0 {
+                    assert_eq!((f64::from(cwnd), rate), (pair[1].cwnd_packets, None), "{name}: {:?}", pair[0]);
+                }
+            }
+            let most = seen.iter().map(|stats| stats.cwnd_packets).fold(0.0, f64::max);
+            assert!(seen.len() > 400 && most > 60.0, "{name}: {} decisions, windows up to {most}", seen.len());
+        }
     }
 }

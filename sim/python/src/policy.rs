@@ -133,8 +133,8 @@ impl Policy {
         });
         let shared = Shared::native(
             Arc::clone(&network),
-            registry::observation(&crate::convert::json(observation)?).map_err(value_error)?,
-            registry::action(&crate::convert::json(action)?).map_err(value_error)?,
+            registry::observation(&crate::convert::json(observation)?).map_err(value_error)?.into(),
+            registry::action(&crate::convert::json(action)?).map_err(value_error)?.into(),
             interval(interval_ns, interval_rtts, interval_least_ns)?,
             safety_filter.map(limits).transpose()?,
         );

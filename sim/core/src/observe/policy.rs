@@ -99,8 +99,8 @@ impl Policy {
     /// A policy whose network fits its observation and action; the error names what does not.
     pub fn native(
         network: Arc<Network>,
-        observation: Observation,
-        action: Action,
+        observation: Arc<Observation>,
+        action: Arc<Action>,
         interval: Interval,
         safety_filter: Option<Limits>,
     ) -> Result<Policy, String> {
@@ -111,7 +111,6 @@ impl Policy {
             let outputs = outputs.unwrap_or_default();
             return Err(format!("layers: the last has {outputs} outputs for argmax, the action {factors}"));
         }
-        let (observation, action) = (Arc::new(observation), Arc::new(action));
         let begin = Box::new(move || Box::new(Arc::clone(&network)) as Box<dyn Decide>);
         Ok(Policy { begin, observation, action, interval, safety_filter })
     }
