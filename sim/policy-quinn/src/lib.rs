@@ -66,11 +66,6 @@ impl PolicyConfig {
         let policy = checkpoint::read(folder).map_err(|e| Error(format!("checkpoint {}: {e}", folder.display())))?;
         Ok(PolicyConfig { policy: Arc::new(policy) })
     }
-
-    /// The policy as the simulator's worlds take it.
-    pub fn policy(&self) -> Arc<Policy> {
-        self.policy.clone()
-    }
 }
 
 impl ControllerFactory for PolicyConfig {
@@ -115,13 +110,9 @@ impl PolicyController {
         }
     }
 
+    /// How often the policy has decided.
     pub fn decisions(&self) -> u64 {
         self.decisions
-    }
-
-    /// The statistics of the interval before the latest decision.
-    pub fn stats(&self) -> &IntervalStats {
-        &self.stats
     }
 
     /// Has Cubic taken over, because the path is outside of what the policy was trained on?
@@ -227,12 +218,30 @@ mod tests {
         }
     }
 
+    fn shipped(name: &str) -> Arc<Policy> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../checkpoints").join(name);
+        PolicyConfig::load(folder).unwrap().policy
+    }
+
+    #[test]
+    fn a_rate_holds_the_window_to_what_it_sends_in_a_round_trip() {
+        let mut controller = PolicyController::new(&shipped("perigee"), Instant::now(), 1_452);
+        assert_eq!(controller.window(), 10 * 1_452 + 1, "quinn keeps below its window");
+        controller.ledger.set_window(Nanos::ZERO, 1_000, None);
+        controller.sender.conn.srtt8_us = 8 * 50_000;
+        let windows = [None, Some(1_000_000), Some(1_000_000_000), Some(1)].map(|rate| {
+            controller.rate = rate;
+            controller.window()
+        });
+        assert_eq!(windows, [1_452_001, 50_000, 1_452_001, 2 * 1_416]);
+        controller.on_mtu_update(1_200);
+        assert_eq!(controller.window(), 2 * 1_164, "a packet of the new size");
+    }
+
     #[test]
     fn windows_are_those_that_the_simulator_sets_after_the_same_statistics() {
         for name in ["zenith", "perigee"] {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../checkpoints").join(name);
-            let config = PolicyConfig::load(folder).unwrap();
-            let policy = config.policy();
+            let policy = shipped(name);
             let seen = Arc::new(Mutex::new(Vec::new()));
             let (inner, kept) = (policy.clone(), seen.clone());
             let watched = Policy {
