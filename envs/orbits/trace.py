@@ -263,7 +263,7 @@ class PathTrace:
         )
 
     def outages(self, flush: Literal["none", "queue", "all"] = "queue") -> tuple[Outage, ...]:
-        """Outages, and slots without a route, in order. Two that overlap or touch become one, or the earlier is cut.
+        """Outages, and slots without a route, in order. Of two that overlap, one is made or the earlier is cut.
 
         flush: packets that are lost when an outage that drops packets starts; one that holds them loses none.
         """
