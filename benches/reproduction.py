@@ -24,7 +24,7 @@ PICTURES = {
     "leo-inter-rtt": "inter-rtt/figures/goodput-ratio.png",
     "leo-efficiency": "efficiency/figures/ellipses.png",
 }
-"""Figures of the LEO paper for the documentation: name -> file in the output folder."""
+"""Figures of the LEO paper for the documentation: name -> file below the folder of `orbitcc reproduce`."""
 
 Judged = Sequence[tuple[Claim, ClaimResult]]
 

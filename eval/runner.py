@@ -120,7 +120,7 @@ def run_suite(
             results.series_path(c, case) if suite.shows(case) else None,
             "simulator" if c.simulated else backend,
         )
-        for case in cases  # by case, so that a folder of a stopped evaluation has all contenders on the same cases
+        for case in cases  # by case, so that a stopped evaluation has all contenders on the same cases
         for c in contenders
     ]
     paths = {_key(task): task.series for task in tasks if task.series is not None}

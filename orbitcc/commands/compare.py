@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def compare(
-    run_a: Annotated[Path, typer.Argument(help="Folder with the results of a suite, or of a paper.")],
+    run_a: Annotated[Path, typer.Argument(help="Results folder of a suite, or folder of a paper.")],
     run_b: Annotated[
-        Path | None, typer.Argument(help="Folder with the results to compare. Not needed with --a and --b.")
+        Path | None, typer.Argument(help="Results folder to compare with. Not needed with --a and --b.")
     ] = None,
     a: Annotated[
         list[str] | None,

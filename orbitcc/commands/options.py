@@ -228,7 +228,7 @@ Ray = Annotated[
         "auto, which is the running cluster, or a local one where none runs.",
     ),
 ]
-Out = Annotated[Path | None, typer.Option(help="Folder for the results. Default: a new folder in results/.")]
+Out = Annotated[Path | None, typer.Option(help="Results folder. Default: a new one in results/.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Backend = Annotated[
