@@ -178,9 +178,11 @@ fn hash(definition: &Definition, mut covered: Map<String, Value>) -> String {
         ("formula".to_owned(), json!(formula)),
         ("changes".to_owned(), changes.clone()),
     ]);
+    let mut covered = Value::Object(covered);
+    covered.sort_all_objects(); // other crates of a program may let objects keep the order of the file
     let mut text = Vec::new();
     let mut writer = serde_json::Serializer::with_formatter(&mut text, Spaced);
-    Value::Object(covered).serialize(&mut writer).expect("JSON");
+    covered.serialize(&mut writer).expect("JSON");
     sha256(&text)[..16].to_owned()
 }
 
