@@ -29,7 +29,7 @@ def fast(_actions: np.ndarray, stats: np.ndarray, who: Who) -> np.ndarray:
     window, start = np.where(who.fresh, 10.0, window), np.where(who.fresh, 1.0, start)
     rtt = np.where(np.isnan(mean), smooth, mean)
     known = rtt > 0
-    # The path may change: a minimum counts for a while, and after a silence it is measured anew.
+    # The path may change: a minimum counts for a while, and after a pause it is measured anew.
     renew = known & (who.fresh | (least == 0) | (rtt <= least) | (age > p["memory_s"]) | (gap > 2 * least + 0.03))
     least, age = np.where(renew, rtt, least), np.where(renew, 0.0, age + interval)
     rtts = np.minimum(interval / np.maximum(rtt, 1e-3), 1.0)
