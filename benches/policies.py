@@ -5,7 +5,7 @@
 
 Give one checkpoint per training seed. Every suite runs on new schedules and seeds. A cell is the named statistic of its
 runs; for the policy, it is the interquartile mean over its seeds with its 95 % interval. Everything runs over each
-transport; controllers of quinn, whose transport is QUIC, run over the last one.
+transport; controllers of quinn, whose transport is QUIC, not over TCP.
 """
 
 from __future__ import annotations
@@ -103,8 +103,7 @@ def main() -> None:
     arguments = parser.parse_args()
     by_transport = {}
     for transport in arguments.transport:
-        last = transport == arguments.transport[-1]
-        beside = [text for text in arguments.beside if last or not text.startswith(QUINN)]
+        beside = [text for text in arguments.beside if transport != "tcp" or not text.startswith(QUINN)]
         line_up = contenders.line_up(beside, arguments.checkpoints)
         by_transport[transport] = line_up[: len(beside)], line_up[len(beside) :]
     several = len(arguments.transport) > 1
