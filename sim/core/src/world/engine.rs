@@ -52,21 +52,16 @@ impl World {
     }
 
     /// The hot loop: every event before `until`.
-    fn run_events(&mut self, until: Nanos) {
+    pub(super) fn run_events(&mut self, until: Nanos) {
         loop {
             let (at, source) = self.schedule.next();
             if at >= until {
                 return self.meet_at_edges(until);
             }
-            self.take_turn(at, source);
+            debug_assert!(at >= self.now, "an event in the past");
+            self.now = at;
+            self.on_event(source);
         }
-    }
-
-    #[inline(always)]
-    pub(super) fn take_turn(&mut self, at: Nanos, source: usize) {
-        debug_assert!(at >= self.now, "an event in the past");
-        self.now = at;
-        self.on_event(source);
     }
 
     /// The hash knows what hosts of other stacks do.
@@ -75,7 +70,7 @@ impl World {
     }
 
     /// Process the packets that arrived at links at the edge before `end`.
-    pub(super) fn meet_at_edges(&mut self, end: Nanos) {
+    fn meet_at_edges(&mut self, end: Nanos) {
         for k in 0..self.edges.len() {
             let link = self.edges[k] as usize;
             self.links[link].meet((end, 0), &mut self.pool);
@@ -378,7 +373,7 @@ impl World {
     #[inline(always)]
     pub(crate) fn dispatch_data(&mut self, i: usize) {
         if self.pool.sent_len() > 0 {
-            if self.capture.is_some() {
+            if self.capture.is_some() && !self.flows[i].hosted {
                 self.capture_sent(i);
             }
             if self.flows[i].sends_at_once() {
@@ -399,7 +394,7 @@ impl World {
 
     /// What was sent passes its host, and meets the first link later.
     #[inline(always)]
-    pub(super) fn depart_in_time(&mut self, i: usize) {
+    fn depart_in_time(&mut self, i: usize) {
         let flow = &mut self.flows[i];
         let first = self.routes[flow.sender.route as usize] as usize;
         let (link, host, paces) = (&mut self.links[first], &mut flow.host, flow.sender.paces());
@@ -427,7 +422,7 @@ impl World {
 
     /// A host without delay or jitter: what was sent is on the first link now.
     #[inline(never)]
-    pub(super) fn depart_at_once(&mut self) {
+    fn depart_at_once(&mut self) {
         // Delivery may make packets of its own: take the list first.
         let mut list = std::mem::take(&mut self.departing);
         list.extend((0..self.pool.sent_len()).map(|k| self.pool.sent_id(k)));

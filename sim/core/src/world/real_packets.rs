@@ -42,11 +42,8 @@ impl World {
         if back {
             self.pool.clear_sent();
             self.enter_route(id);
-        } else if self.flows[flow].host.is_transparent() {
-            self.depart_at_once();
         } else {
-            self.depart_in_time(flow);
-            self.rekey_flow(flow);
+            self.dispatch_data(flow);
         }
         id
     }
