@@ -5,7 +5,7 @@
 
 Give one checkpoint per training seed. Every suite runs on new schedules and seeds. A cell is the named statistic of its
 runs; for the policy, it is the interquartile mean over its seeds with its 95 % interval. Everything runs over each
-transport; controllers of quinn, whose transport is QUIC, not over TCP.
+transport (controllers of quinn, whose transport is QUIC, not over TCP), and a row of the table is a contender then.
 """
 
 from __future__ import annotations
@@ -112,8 +112,10 @@ def main() -> None:
         over = f", {transport}" if several else ""
         headings += [f"{c.label}{over}" for c in classics]
         headings += [f"{seeds[0].label.split(' ')[0]}, {len(seeds)} seeds{over}"] if seeds else []
-    print(f"| suite, metric | {' | '.join(headings)} |")
-    print("|---|" + "---|" * len(headings))
+    if not several:
+        print(f"| suite, metric | {' | '.join(headings)} |")
+        print("|---|" + "---|" * len(headings))
+    columns = [["contender, transport", *headings]]
     for name in arguments.suites:
         cells: dict[Row, list[str]] = {}
         for transport, (classics, seeds) in by_transport.items():
@@ -134,8 +136,11 @@ def main() -> None:
                     own = aggregate([found[c.label] for c in seeds])
                     interval = f" ({own.low:.3f}-{own.high:.3f})" if len(seeds) > 1 else ""
                     cells[row].append(f"{own.value:.3f}{interval}")
-        for row, those in cells.items():
+        columns += [[f"{row} ({row.statistic})", *those] for row, those in cells.items()]
+        for row, those in cells.items() if not several else ():
             print(f"| {row} ({row.statistic}) | {' | '.join(those)} |", flush=True)
+    for number, line in enumerate(zip(*columns, strict=True) if several else ()):
+        print(f"| {' | '.join(line)} |" + ("\n|" + "---|" * len(line) if number == 0 else ""))
 
 
 if __name__ == "__main__":

@@ -189,22 +189,23 @@ fn transport(quic: &QuicSpec, controller: Arc<dyn ControllerFactory + Send + Syn
 
 /// quinn's controller of this name; None: one of ours.
 fn of_quinn(name: &str, initial_window: u64) -> Option<Arc<dyn ControllerFactory + Send + Sync>> {
-    Some(match name.strip_prefix(QUINN)? {
-        "newreno" => {
+    Some(match name {
+        "quinn-newreno" => {
             let mut config = NewRenoConfig::default();
             config.initial_window(initial_window);
             Arc::new(config)
         }
-        "bbr" => {
+        "quinn-bbr" => {
             let mut config = BbrConfig::default();
             config.initial_window(initial_window);
             Arc::new(config)
         }
-        _ => {
+        "quinn-cubic" => {
             let mut config = CubicConfig::default();
             config.initial_window(initial_window);
             Arc::new(config)
         }
+        _ => return None,
     })
 }
 

@@ -15,7 +15,7 @@ pub struct Registration {
     build: fn(&Params) -> Result<Box<dyn Controller>, String>,
 }
 
-/// Every native controller. Those of quinn live in its hosts (`sim/quic`); what stands for them here is never asked.
+/// Every native controller.
 pub const REGISTRY: &[Registration] = &[
     Registration { name: "reno", params: reno::PARAMS, build: reno::build },
     Registration { name: "dctcp", params: dctcp::PARAMS, build: dctcp::build },
@@ -32,21 +32,22 @@ pub const REGISTRY: &[Registration] = &[
     Registration { name: "leocc", params: leocc::PARAMS, build: leocc::build },
     Registration { name: "satcp", params: satcp::PARAMS, build: satcp::build },
     Registration { name: "vivace", params: vivace::PARAMS, build: vivace::build },
-    Registration { name: "quinn-newreno", params: &[], build: |_| Ok(Box::new(reno::Reno::default())) },
-    Registration { name: "quinn-cubic", params: &[], build: |_| Ok(Box::new(reno::Reno::default())) },
-    Registration { name: "quinn-bbr", params: &[], build: |_| Ok(Box::new(reno::Reno::default())) },
     Registration { name: "external", params: agent::PARAMS, build: agent::build },
     Registration { name: "policy", params: agent::POLICY_PARAMS, build: agent::build },
 ];
 
-/// How the names of quinn's own controllers begin; QUIC alone has them.
-pub const QUINN: &str = "quinn-";
+/// Quinn's own controllers, which live in its hosts (`sim/quic`); flows of QUIC alone have them.
+pub const QUINN: [&str; 3] = ["quinn-newreno", "quinn-cubic", "quinn-bbr"];
 
 /// Can this controller drive a flow of QUIC? The error names what it needs and QUIC's hosts do not tell.
 pub fn fits_quic(spec: &ControllerSpec, tcp: &TcpSpec) -> Result<(), String> {
     let name = &spec.name;
     if name == "udp" {
         return Err(format!("name = {name:?}: must be a controller with acknowledgements for transport quic"));
+    }
+    if QUINN.contains(&name.as_str()) {
+        let unknown = spec.params.keys().next();
+        return unknown.map_or(Ok(()), |key| Err(format!("{name}: unknown parameter {key:?}: it has none")));
     }
     if let Some(given) = ["ssthresh_cache", "ecn"].iter().find(|given| spec.params.contains_key(**given)) {
         return Err(format!("{name}.{given}: is for TCP; leave it out for transport quic"));

@@ -56,7 +56,7 @@ impl NetworkSpec {
             self.validate_number_of_packets(i, flow)?;
         }
         self.validate_traffic(i, flow)?;
-        if !datagram {
+        if !datagram && flow.quic.is_none() {
             cc::check(&flow.controller, &self.tcp).map_err(|e| SpecError(format!("flows[{i}].controller: {e}")))?;
         }
         Ok(())
@@ -67,7 +67,7 @@ impl NetworkSpec {
         let name = flow.controller.name.as_str();
         let Some(quic) = flow.quic else {
             let allowed = "a controller of TCP; those of quinn are for flows with transport quic";
-            return if name.starts_with(cc::QUINN) {
+            return if cc::QUINN.contains(&name) {
                 fail(format!("flows[{i}].controller"), name, allowed)
             } else {
                 Ok(())
