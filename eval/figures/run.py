@@ -338,9 +338,12 @@ def _heading(figure: Figure, recording: Recording, called: Sequence[str], colour
     for i, flow in enumerate(recording.flow_totals):
         row, column = divmod(i, columns)
         x, y = left + column * 0.5, 1 - (0.56 + 0.21 * row) / height
+        lost, word = flow["retransmitted_packets"], "retransmitted"
+        if lost != lost:  # QUIC sends frames again, not packets
+            lost, word = flow["lost_packets"], "lost"
         words = (
             f"{flow['goodput_mbps']:.1f} Mbit/s · {flow['delay_inflation']:.2f}× base RTT · "
-            f"{100 * flow['retransmitted_packets'] / max(1, flow['sent_packets']):.2f} % retransmitted"
+            f"{100 * lost / max(1, flow['sent_packets']):.2f} % {word}"
         )
         figure.text(x, y, f"▬ {called[i]}", color=colours[i], weight="bold", fontsize=8.5, va="center")
         figure.text(x + indent, y, words, color=theme.muted, fontsize=8.5, va="center")
