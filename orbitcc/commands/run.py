@@ -319,6 +319,13 @@ def print_tables(recording: Recording) -> None:
     console.print(links)
     if any(math.isinf(total["capacity_mbps"]) for total in recording.link_totals):
         console.print("no rate: the link is unlimited, so that it has no queue", style="dim", highlight=False)
+    for i, flow in enumerate(recording.scenario.flows):
+        if flow.transport is None:
+            continue
+        allowed_mbps = flow.transport.stream_window_bytes * 8e-3 / max(recording.scenario.base_rtt_ms(i), 1e-3)
+        if allowed_mbps < recording.scenario.mean_capacity_mbps(i):
+            text = f"{terminal(flow.name)}: its stream window allows {allowed_mbps:.1f} Mbit/s (stream_window_bytes)"
+            console.print(text, style="dim", highlight=False)
     if recording.emulation is not None:
         for one in recording.emulation.get("programs", ()):
             console.print(
