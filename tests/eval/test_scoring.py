@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from orbitcc.agents.sandbox import Sandbox
 from orbitcc.eval import contenders, score, scoring, suites
 from orbitcc.eval.statistics import mean_of_groups
 from tests.agents.test_sandbox import PRESET, WINDOW, body
@@ -82,8 +83,8 @@ def test_a_score_its_files_and_the_cache(candidate, tmp_path, monkeypatch):
     assert len({score(file, "delay-jump", runs=1)["seed"] for _ in range(2)}) == 2
 
 
-def test_patches_of_modules_and_of_results_change_nothing(candidate):
-    """A candidate that rewrites what it finds in its process gets the score of one that does not."""
+def test_patches_of_modules_and_of_results_change_nothing(candidate, monkeypatch):
+    """A candidate that rewrites what it finds is at fault; unseen, it has the score of one that does not."""
     plain = candidate(body("return obs[:, :1] * 0 + 0.1"))
     honest = score(plain, SHORT, seed=5, runs=1, seconds=600)
     patched = candidate(
@@ -97,6 +98,9 @@ def test_patches_of_modules_and_of_results_change_nothing(candidate):
         "f = sys._getframe()\n"
         "while f: assert 'scoring' not in f.f_code.co_filename; f = f.f_back\n" + body("return obs[:, :1] * 0 + 0.1")
     )
+    found = score(patched, SHORT, seed=5, runs=1, seconds=600)
+    assert (found["combined_score"], found["fault"]) == (0.0, "it may not do this: gc.get_objects")
+    monkeypatch.setattr(Sandbox, "audits", False)
     cheating = score(patched, SHORT, seed=5, runs=1, seconds=600)
     assert cheating["fault"] == ""
     assert cheating["suites"] == honest["suites"]
