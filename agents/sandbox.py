@@ -322,10 +322,8 @@ def _run(requests: int, answers: int, source: str, name: str, network: bool, aud
         while True:
             flow, size = struct.unpack("=iI", _received(requests, 8, os._exit))
             if flow < 0:
-                now = _parts()
-                if changed := [
-                    f"{module}.{key}" for (module, key), which in parts.items() if now.get((module, key)) != which
-                ]:
+                now = _parts() if audits else parts
+                if changed := [".".join(part) for part, which in parts.items() if now.get(part) != which]:
                     say(_FAULT, f"it changed {changed[0]}")
                 os._exit(0)
             data = _received(requests, 4 * size + width, os._exit)
