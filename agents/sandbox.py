@@ -11,6 +11,7 @@ import json
 import os
 import select
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -78,17 +79,19 @@ class Sandbox:
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the process)
         plain_path = {"PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path), "PYTHONUTF8": "1"}
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        self._control, theirs = socket.socketpair()
+        self._control.settimeout(RUN_S)
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from orbitcc.agents.sandbox import serve; serve()"],
+            [sys.executable, "-c", f"from orbitcc.agents.sandbox import serve; serve({theirs.fileno()})"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._printed, bufsize=0,
-            env={**plain_path, **threads}, cwd="/", start_new_session=True,
+            env={**plain_path, **threads}, cwd="/", start_new_session=True, pass_fds=[theirs.fileno()],
         )  # fmt: skip
+        theirs.close()
         requests, answers = self._process.stdin, self._process.stdout
         assert requests is not None
         assert answers is not None
         self._to, self._from = requests.fileno(), answers.fileno()
-        self._poll = select.poll()
-        self._poll.register(self._from, select.POLLIN)
+        os.set_blocking(self._to, False)
         self.protections: dict[str, bool] = {}
         self.decisions = 0
         self._until = float("inf")
@@ -104,7 +107,8 @@ class Sandbox:
         """
         self._until = until
         text = json.dumps([source, name, self.audits]).encode()
-        self._send(struct.pack("=I", len(text)) + text)
+        with suppress(BrokenPipeError, ConnectionResetError):  # the answer says why
+            self._control.sendall(struct.pack("=I", len(text)) + text)
         try:  # said before any of the candidate's code runs
             kind, granted, _ = self._answer(RUN_S)
         except CandidateError as error:
@@ -125,7 +129,7 @@ class Sandbox:
                 interval_rtts=about["interval"][1],
                 interval_least_ms=about["interval"][2],
             ).for_deployment()
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             raise CandidateError("candidate", f"its preset cannot be used: {plain(error)[:300]}") from None
         observation, action = preset.native("observation"), preset.native("action")
         if any("handover" in label for label in observation.definition("observation")["labels"]):
@@ -140,7 +144,7 @@ class Sandbox:
         )
 
     def end(self) -> None:
-        """End the run. Raises CandidateError for answers that nobody asked for."""
+        """End the run. Raises CandidateError for answers that nobody asked for, and a process that does not end."""
         self._send(struct.pack("=iI", -1, 0))
         kind, size, _ = self._answer(START_S)
         if kind != _ENDED or size != 0:
@@ -151,7 +155,7 @@ class Sandbox:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._printed):
+        for stream in (self._process.stdin, self._process.stdout, self._printed, self._control):
             with suppress(OSError):
                 stream.close()  # type: ignore[union-attr]
 
@@ -172,12 +176,21 @@ class Sandbox:
         raise self._unexpected(kind, first)
 
     def _send(self, data: bytes) -> None:
+        end = time.monotonic() + DECISION_S
         with suppress(BrokenPipeError):  # the answer says why
-            os.write(self._to, data)
+            while data:
+                self._wait(end, DECISION_S, (self._to, select.POLLOUT))
+                data = data[os.write(self._to, data) :]
 
     def _answer(self, within_s: float) -> tuple[bytes, float, float]:
-        kind, first, second = _ANSWER.unpack(self._read(_ANSWER.size, within_s))
-        return kind, first, second
+        """What the candidate's process says, or `_ENDED`, which the process that waits for it says elsewhere."""
+        control = self._control.fileno()
+        ready = self._wait(time.monotonic() + within_s, within_s, (self._from, select.POLLIN), (control, select.POLLIN))
+        if self._from in ready:
+            kind, first, second = _ANSWER.unpack(self._read(_ANSWER.size, within_s))
+            return b"" if kind == _ENDED else kind, first, second
+        said = os.read(control, _ANSWER.size)
+        return _ANSWER.unpack(said) if said else (_ENDED, 0.0, 0.0)
 
     def _text(self, size: float) -> str:
         return self._read(int(min(max(size, 0), _TEXT)) if size == size else 0, START_S).decode("utf-8", "replace")
@@ -185,18 +198,23 @@ class Sandbox:
     def _read(self, size: int, within_s: float) -> bytes:
         data, end = b"", time.monotonic() + within_s
         while len(data) < size:
-            left = min(end, self._until) - time.monotonic()
-            if left <= 0 and self._until < end:
-                raise OutOfTimeError
-            if left <= 0 or not self._poll.poll(1000 * left):
-                if self._until < end:
-                    raise OutOfTimeError
-                raise CandidateError("candidate", f"no answer within {within_s:g} s")
+            self._wait(end, within_s, (self._from, select.POLLIN))
             part = os.read(self._from, size - len(data))
             if not part:
                 raise CandidateError("candidate", "its process ended")
             data += part
         return data
+
+    def _wait(self, end: float, within_s: float, *descriptors: tuple[int, int]) -> list[int]:
+        """Those of the descriptors that are ready."""
+        poll, left = select.poll(), min(end, self._until) - time.monotonic()
+        for descriptor in descriptors:
+            poll.register(*descriptor)
+        if ready := [descriptor for descriptor, _ in poll.poll(1000 * left)] if left > 0 else []:
+            return ready
+        if self._until < end:
+            raise OutOfTimeError
+        raise CandidateError("candidate", f"no answer within {within_s:g} s")
 
     def _unexpected(self, kind: bytes, number: float) -> CandidateError:
         if kind == _FAULT:
@@ -212,8 +230,11 @@ class Sandbox:
 # -- in the other process ---------------------------------------------------------------------------------------------
 
 
-def serve() -> NoReturn:
-    """Wait for runs, and make a copy of this process for each; until the other end of the pipe closes."""
+def serve(control: int) -> NoReturn:
+    """Wait for runs, and make a copy of this process for each; until the other end of the socket `control` closes.
+
+    The copy closes the socket, so that no candidate can say that its run has ended, or read the next run's source.
+    """
     requests, answers = os.dup(0), os.dup(1)
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -222,26 +243,29 @@ def serve() -> NoReturn:
 
     network = confinement.own_network()
     while True:
-        size = _received(requests, 4, os._exit)
-        source, name, audits = json.loads(_received(requests, struct.unpack("=I", size)[0], os._exit))
+        size = _received(control, 4, os._exit)
+        source, name, audits = json.loads(_received(control, struct.unpack("=I", size)[0], os._exit))
+        while select.select([requests], [], [], 0)[0] and os.read(requests, _TEXT):
+            pass  # what the last run did not read
         with suppress(OSError):
             os.ftruncate(1, 0)
             os.lseek(1, 0, 0)
         lives, held = os.pipe()
         child = os.fork()
         if child == 0:
+            os.close(control)
             _run(requests, answers, source, name, network, audits)
         os.close(held)
         signal.alarm(RUN_S)  # kills this process, and with it the run
         ends = select.poll()
         ends.register(lives, 0)
-        ends.register(requests, 0)
+        ends.register(control, 0)
         if lives not in [descriptor for descriptor, _ in ends.poll()]:  # the process that measures is gone
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         os.close(lives)
         signal.alarm(0)
-        os.write(answers, _ANSWER.pack(_ENDED, os.waitstatus_to_exitcode(status), 0.0))
+        os.write(control, _ANSWER.pack(_ENDED, os.waitstatus_to_exitcode(status), 0.0))
 
 
 def _received(requests: int, size: int, ended: Any) -> bytes:

@@ -235,3 +235,47 @@ def test_what_only_a_simulator_knows_is_hidden(box):
 def test_useful_modules_can_be_imported(box):
     modules = "math, random, statistics, collections, dataclasses, json, re, heapq, bisect, decimal, numpy.linalg"
     assert decision(box, f"import {modules}\nimport numpy as np\nfrom orbitcc import Who\n" + body()) == 0.25
+
+
+LOOP = """import os, struct, sys
+def loop():
+    frame = sys._getframe()
+    while frame.f_code.co_name != "_run":
+        frame = frame.f_back
+    return frame.f_locals["requests"], frame.f_locals["answers"]
+answer = struct.Struct("=cdd").pack
+"""
+
+
+def test_a_candidate_that_takes_over_the_pipe_does_not_outlive_its_run(box):
+    lines = [
+        "requests, answers = loop()",
+        "os.write(answers, answer(b'A', 0.5, 0))",
+        "os.read(requests, 8)  # the end",
+        "os.write(answers, answer(b'E', 0, 0))",
+        "os.read(requests, 1 << 16)  # the source of the next",
+    ]
+    with pytest.raises(CandidateError, match="else than an action"):
+        decision(box, LOOP + body(*lines))
+
+
+def test_what_a_candidate_did_not_read_does_not_reach_the_next(box):
+    last = ["requests, answers = loop()", "os.write(answers, answer(b'A', 0.5, 0))", "os._exit(0)"]
+    assert decision(box, LOOP + body(*last)) == 0.5
+    assert decision(box, body(), until=time.monotonic() + 10) == 0.25
+
+
+@pytest.mark.parametrize("about", ['{"observation": 3}', '{"observation": {}}', "[]", "[" * 3000, "\\xff"])
+def test_a_forged_preset_is_a_fault(box, about):
+    forged = f"about = {about!r}.encode('latin1')\nos.write(loop()[1], answer(b'R', len(about), 0) + about)\n"
+    with pytest.raises(CandidateError, match="its preset cannot be used"):
+        box.begin(LOOP + forged, "candidate.py")
+
+
+def test_answers_in_advance_do_not_block_the_caller(box):
+    ahead = ["import time", "os.write(loop()[1], answer(b'A', 0.5, 0) * 3000)", "time.sleep(1e6)"]
+    box.begin(LOOP + body(*ahead), "candidate.py")
+    began = time.monotonic()
+    with pytest.raises(CandidateError, match="no answer within 2 s"):
+        [box._decide(0, np.zeros(18, np.float32), STATS_ROW.copy()) for _ in range(3000)]
+    assert time.monotonic() - began < 10
