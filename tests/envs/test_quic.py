@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import orbitcc
+from orbitcc.commands.run import lost_connections
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import Recording, simulate
@@ -132,3 +133,15 @@ def test_both_sides_log_in_qlog_and_pcap_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(OrbitccError, match="a run without flows of QUIC"):
         simulate(scenario, record_interval_s=0.1, pcap=tmp_path / "run.pcap")
+
+
+def test_a_run_warns_of_a_connection_that_its_hosts_closed() -> None:
+    """After an overshoot into a deep buffer the receiver has more than 1,024 gaps, which quinn refuses."""
+    quic = Quic(stream_window_bytes=100_000_000, send_window_bytes=100_000_000)
+    deep = scenarios.get("dumbbell", base_rtt_ms=600.0, buffer_bdp=4.0, duration_s=30.0)
+    closed, stopped = Flow(controller="quinn-cubic", transport=quic), Flow.parse("quinn-cubic:stop=5s")  # type: ignore[arg-type]
+    recording = simulate(deep.with_flows([closed, stopped]))
+    (line,) = lost_connections(recording)
+    stop_s = recording.flow_totals[0]["stop_s"]
+    assert 5 < stop_s < 30
+    assert line == f"the connection of quinn-cubic-0 was closed at {stop_s:.1f} s; its figures end there"
