@@ -260,8 +260,8 @@ def serve(control: int) -> NoReturn:
         ends = select.poll()
         ends.register(lives, 0)
         ends.register(control, 0)
-        if lives not in [descriptor for descriptor, _ in ends.poll()]:  # the process that measures is gone
-            os.kill(child, signal.SIGKILL)
+        ends.poll()
+        os.kill(child, signal.SIGKILL)  # the caller is gone, or the copy has ended (it keeps its status) or hides that
         _, status = os.waitpid(child, 0)
         os.close(lives)
         signal.alarm(0)

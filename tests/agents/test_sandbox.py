@@ -272,6 +272,11 @@ def test_a_forged_preset_is_a_fault(box, about):
         box.begin(LOOP + forged, "candidate.py")
 
 
+def test_a_candidate_that_closes_what_shows_its_end_is_killed(box):
+    with pytest.raises(CandidateError, match="killed by SIGKILL"):
+        decision(box, LOOP + body("import time", "os.closerange(loop()[1] + 1, 64)", "time.sleep(1e6)"))
+
+
 def test_answers_in_advance_do_not_block_the_caller(box):
     ahead = ["import time", "os.write(loop()[1], answer(b'A', 0.5, 0) * 3000)", "time.sleep(1e6)"]
     box.begin(LOOP + body(*ahead), "candidate.py")
