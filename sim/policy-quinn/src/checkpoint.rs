@@ -85,10 +85,23 @@ struct CardGate {
 const END: &[u8] = b"\"\n}\n";
 const DIGITS: usize = 64;
 
+/// As Python's limits (docs/reliability.md).
+const MOST_CARD: u64 = 4_000_000;
+const MOST_WEIGHTS: u64 = 256_000_000;
+
+/// A regular file of at most so many bytes; nothing waits for a pipe or reads a device.
+fn read_file(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let about = std::fs::metadata(path)?;
+    if !about.is_file() || about.len() > most {
+        return Err(io::Error::other(format!("must be a regular file of at most {most} bytes")));
+    }
+    std::fs::read(path)
+}
+
 /// The policy in a folder; the error is one line without the folder's name.
 pub fn read(folder: &Path) -> Result<Policy, String> {
-    let file = |name: &str| std::fs::read(folder.join(name)).map_err(|e: io::Error| format!("{name}: {e}"));
-    let (text, weights) = (file("card.json")?, file("policy.safetensors")?);
+    let file = |name: &str, most: u64| read_file(&folder.join(name), most).map_err(|e| format!("{name}: {e}"));
+    let (text, weights) = (file("card.json", MOST_CARD)?, file("policy.safetensors", MOST_WEIGHTS)?);
     let card: Card = serde_json::from_slice(&text).map_err(|e| format!("card.json is not a model card: {e}"))?;
     if card.schema_version != 1 {
         return Err(format!("card.json: schema_version = {}: must be 1", card.schema_version));
@@ -336,6 +349,7 @@ mod tests {
             ("/interval_rtts", json!(-1.0), "interval_rtts = -1: must be a number in 0 .. 100"),
             ("/layers/0/activation", json!("sine"), "card.json is not a model card: unknown variant `sine`"),
             ("/safety_filter", json!({"max_bdp": -1.0}), "safety_filter.max_bdp = -1: must be"),
+            ("/clip", json!(-1.0), "clip = -1: must be above 0"),
         ] {
             let refused = refusal(true, |card, _| *card.pointer_mut(path).unwrap() = value.clone());
             assert!(refused.starts_with(says), "{path}: {refused}");
@@ -344,6 +358,9 @@ mod tests {
             card["observation"] = json!({"preset": "astraea", "parameters": {}, "dim": 1, "hash": ""})
         });
         assert_eq!(refused, "the policy perigee needs the statistic packets_out, which a sender of QUIC lacks");
+        let refused = read_file(Path::new("/"), MOST_CARD).unwrap_err().to_string();
+        assert_eq!(refused, "must be a regular file of at most 4000000 bytes");
+        assert!(read_file(&shipped("perigee").join("card.json"), 10).is_err());
         let refused = refusal(true, |_, weights| weights.truncate(weights.len() - 4));
         assert!(refused.starts_with("policy.safetensors: "), "{refused}");
         let refused = refusal(true, |_, weights| {

@@ -174,6 +174,9 @@ impl Network {
         } else if outputs != ACTION_DIM {
             return Err(format!("layers: the last has {outputs} outputs, the action has {ACTION_DIM}"));
         }
+        if self.clip.is_nan() || self.clip <= 0.0 {
+            return Err(format!("clip = {}: must be above 0", self.clip));
+        }
         if let Some((mean, std)) = &self.normaliser
             && (mean.len() != observation_dim || std.len() != observation_dim || std.iter().any(|s| *s <= 0.0))
         {
