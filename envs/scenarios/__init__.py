@@ -268,6 +268,8 @@ def _overridden(scenario: Scenario, fields: Mapping[str, Any], params: Mapping[s
             scenario = scenario.over(value)
             continue
         first = key.partition(".")[0]
+        if first == "transport":
+            raise OrbitccError(key, value, "the whole table, e.g. transport={kind='quic', mtu_bytes=1300}")
         others = [name for name, info in SCENARIOS.items() if key in info.params]
         number = not isinstance(value, list | tuple | Mapping)
         if others and number and (first not in Scenario.model_fields or isinstance(getattr(scenario, first), tuple)):

@@ -145,3 +145,13 @@ def test_a_run_warns_of_a_connection_that_its_hosts_closed() -> None:
     stop_s = recording.flow_totals[0]["stop_s"]
     assert 5 < stop_s < 30
     assert line == f"the connection of quinn-cubic-0 was closed at {stop_s:.1f} s; its figures end there"
+
+
+def test_one_field_of_the_transport_of_all_flows_is_refused_with_what_to_write() -> None:
+    with pytest.raises(
+        OrbitccError, match=r"^transport\.mtu_bytes: 1300 is not allowed; allowed: the whole table, e\.g\. "
+    ):
+        scenarios.load("dumbbell", {"transport.mtu_bytes": 1300})
+    table = scenarios.load("dumbbell", {"transport": "{kind='quic', mtu_bytes=1300}"})
+    assert isinstance(table, Scenario)
+    assert [flow.transport for flow in table.flows] == [Quic(mtu_bytes=1300)] * len(table.flows)
