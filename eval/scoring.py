@@ -181,7 +181,10 @@ def score(
             checked_number(value, low, high, whole=whole)
         except OrbitccError as error:
             raise error.at(field) from None
-    beside = contenders.line_up(list(dict.fromkeys([against, *CLASSICAL])), [])
+    try:
+        beside = contenders.line_up(list(dict.fromkeys([against, *CLASSICAL])), [])
+    except OrbitccError as error:  # about `against`: the others are known
+        raise error.at(error.field.replace("--controller", "--against")) from None
     if out is not None:
         check_place(Path(out) / "score.json")
     drawn = secrets.randbelow(2**31) if seed is None else seed

@@ -176,7 +176,7 @@ def test_seconds_bound_the_whole(candidate, tmp_path):
         (["ok.py", "--seconds", "0"], "--seconds: 0.0 is not allowed; allowed: a number in [2, 86400]"),
         (["ok.py", "--seed", "-1"], "--seed"),
         (["ok.py", "--runs", "0"], "--runs"),
-        (["ok.py", "--against", "cubik"], "did you mean 'cubic'"),
+        (["ok.py", "--against", "cubik"], "--against: unknown name 'cubik'; did you mean 'cubic'"),
         (["ok.py", "--out", "ok.py"], "writable place"),
     ],
 )
