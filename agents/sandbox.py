@@ -189,7 +189,10 @@ class Sandbox:
         if self._from in ready:
             kind, first, second = _ANSWER.unpack(self._read(_ANSWER.size, within_s))
             return b"" if kind == _ENDED else kind, first, second
-        said = os.read(control, _ANSWER.size)
+        try:
+            said = os.read(control, _ANSWER.size)
+        except ConnectionResetError:  # it ended before it had read everything
+            said = b""
         return _ANSWER.unpack(said) if said else (_ENDED, 0.0, 0.0)
 
     def _text(self, size: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -170,6 +171,14 @@ class Quic(Model):
     ecn: bool = Field(default=True, description="packets carry ECT(0)")
     resume: bool = Field(default=False, description="0-RTT: the first flight has data, as the client knows the server")
 
+    @model_validator(mode="after")
+    def _two_packets_fit(self) -> Quic:
+        least = 2 * self.mtu_bytes
+        for field in ("initial_window_bytes", "stream_window_bytes", "connection_window_bytes", "send_window_bytes"):
+            if (value := getattr(self, field)) is not None and value < least:
+                raise OrbitccError(field, value, f"at least two packets, {least:,} bytes")
+        return self
+
 
 class Pep(Model):
     """This flow is the second connection of a performance-enhancing proxy that splits a connection (RFC 3135).
@@ -282,6 +291,17 @@ class Flow(Model):
         description="`tcp`, or hosts that speak QUIC: `quic` or its table; controllers of quinn have the latter",
     )
     pep: Pep | None = Field(default=None, description="the proxy whose second connection this flow is")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_over_tcp(cls, data: Any) -> Any:
+        """TCP that is asked for is refused where there is none; afterwards it cannot be told from nothing."""
+        if isinstance(data, Mapping) and data.get("transport") == "tcp":
+            given = data.get("controller")
+            name = given.get("name") if isinstance(given, Mapping) else getattr(given, "name", given)
+            if isinstance(name, str) and name.startswith(QUINN):
+                raise OrbitccError("transport", "tcp", f"quic, the only transport of {name}")
+        return data
 
     @model_validator(mode="after")
     def _consistent(self) -> Flow:

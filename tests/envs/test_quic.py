@@ -42,6 +42,8 @@ def test_a_flow_says_its_transport_in_files_texts_and_by_its_controller() -> Non
     ("changes", "says"),
     [
         ({"controller": "udp", "traffic": {"kind": "cbr", "rate_mbps": 1}, "transport": "quic"}, "transport"),
+        ({"controller": "quinn-bbr", "transport": "tcp"}, "transport: 'tcp' is not allowed; allowed: quic"),
+        ({"controller": "cubic", "transport": {"kind": "quic", "mtu_bytes": 9_000}}, "transport.initial_window_bytes"),
         ({"controller": "cubic", "transport": "quick"}, "transport.kind: unknown name 'quick'"),
         ({"controller": "cubic", "transport": {"kind": "quic", "mtu_bytes": 500}}, "transport.mtu_bytes: 500"),
         ({"controller": "cubic", "transport": "quic", "receiver": {"kind": "divide", "parts": 2}}, "receiver"),
@@ -64,6 +66,7 @@ def test_a_run_beside_tcp_tells_what_quic_tells_and_leaves_out_the_rest(tmp_path
     assert math.isnan(quic["retransmitted_packets"])
     assert np.isnan(recording.flows["retransmitted_packets"][:, 1]).all()
     assert 50 <= np.nanmin(recording.flows["rtt_ms"][:, 1]) < 60
+    assert np.nanmin(recording.flows["srtt_ms"][:, 1]) >= 50, "a handshake without a sample is no RTT of 0"
     (tmp_path / "run.npz").write_bytes(recording.to_bytes())
     again = Recording.load(tmp_path / "run.npz")
     assert math.isnan(again.flow_totals[1]["retransmitted_packets"])

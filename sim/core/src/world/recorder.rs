@@ -136,8 +136,9 @@ impl World {
             add(&mut levels[2], base);
             add(&mut levels[4], 1.0);
             let sums = &mut r.sums[i];
-            // A program of somebody else has no RTT before its first packets are answered.
-            if !self.flows[i].datagram && (srtt > 0.0 || self.kernel_hosts.is_none()) {
+            // Another stack has no RTT before its first packets are answered.
+            let simulated = self.kernel_hosts.is_none() && !self.flows[i].hosted;
+            if !self.flows[i].datagram && (srtt > 0.0 || simulated) {
                 sums.base_rtt_ms_sum += base;
                 add(&mut levels[0], srtt);
                 if let Some(us) = sender.last_rtt_us {
