@@ -113,6 +113,8 @@ class Sandbox:
             kind, granted, _ = self._answer(RUN_S)
         except CandidateError as error:
             raise StateError("sandbox", f"the process for candidates does not start: {error.sentence}") from None
+        if kind == _ENDED:
+            raise StateError("sandbox", "the process for candidates does not start: it ended")
         if kind != _CONFINED:
             raise self._unexpected(kind, granted)
         self.protections = {name: bool(int(granted) >> k & 1) for k, name in enumerate(PROTECTIONS)}
