@@ -145,7 +145,7 @@ _RECEIVERS: dict[str, type[Model]] = {"stretch": Stretch, "divide": Divide, "opt
 
 
 class Quic(Model):
-    """Hosts that speak QUIC (RFC 9000): the state machine of quinn, in virtual time ([QUIC](quic.md)).
+    """Hosts that speak QUIC (RFC 9000): the state machine of quinn, in virtual time (docs/quic.md).
 
     The defaults are quinn's, except that packets have their full size from the start.
 
