@@ -320,7 +320,7 @@ class _Judge:
     def _measured(self, world: World, contender: Contender) -> tuple[dict[str, float], Recording]:
         self._check()
         suite, case = world
-        recording = simulate(suite.enter(case, contender), None, suite.record_interval_s, self._check)
+        recording = simulate(suite.entered(case, contender), None, suite.record_interval_s, self._check)
         return suite.measure(case, recording), recording
 
 

@@ -152,7 +152,7 @@ fn hash(packet: &[u8]) -> u32 {
 
 impl Carrier {
     pub fn new(spec: &NetworkSpec, classes: Classes) -> Result<Carrier, SpecError> {
-        let overhead = spec.tcp.header_bytes.saturating_sub(52);
+        let overhead = spec.tcp.header_bytes.saturating_sub(NetworkSpec::OWN_HEADERS);
         let world = World::carrying(spec)?;
         let (marked, end) = (vec![0; world.flows().len()], spec.duration);
         let crossings = vec![Crossing::default(); marked.len()];

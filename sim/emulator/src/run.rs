@@ -24,8 +24,6 @@ use crate::tcp_flows::Hosts;
 
 /// How long flows that begin with the clock may take to connect, beyond their base RTT.
 const PATIENCE: Nanos = Nanos::from_secs(5);
-/// Bytes of headers in a full segment that are the packet's own.
-const OWN_HEADERS: u32 = 52;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -129,7 +127,7 @@ fn set_up(text: &[u8]) -> Result<Running, String> {
     has_controllers(&controllers)?;
     let machine = Machine::prepare(&controllers)?;
     let loaded = if agents.is_empty() { None } else { Some(Agents::load(&agents)?) };
-    let frame = network.tcp.header_bytes.saturating_sub(OWN_HEADERS);
+    let frame = network.tcp.header_bytes.saturating_sub(NetworkSpec::OWN_HEADERS);
     let (places, devices) = namespaces::make(&network.tcp, frame).map_err(said("network namespaces"))?;
     let arrivals = devices.each_ref().map(OwnedFd::try_clone);
     let server = Server::start(devices).map_err(said("links"))?;
