@@ -181,7 +181,9 @@ def test_nothing_of_a_program_is_left_after_an_interruption(talk, how):
     assert run.returncode == (130 if how == signal.SIGINT else -9)
 
 
-as_root = pytest.mark.skipif(not needs.is_real_root(), reason="it makes named network namespaces, as root alone can; .ci/run runs it as root")
+as_root = pytest.mark.skipif(
+    not needs.is_real_root(), reason="it makes named network namespaces, as root alone can; .ci/run runs it as root"
+)
 
 
 DUMBBELL = ("dumbbell", "--set", "rate_mbps=20", "--set", "base_rtt_ms=40")

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
-use orbitcc_core::cc::QUINN;
 use orbitcc_core::spec::{NetworkSpec, QuicSpec, TrafficSpec};
 use orbitcc_core::tcp::sender::kernel_reading::FlowReading;
 use orbitcc_core::tcp::sender::{Sender, SenderCounters};
