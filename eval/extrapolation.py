@@ -1,4 +1,4 @@
-"""Warns when a policy is evaluated outside its training range, or on the links on which it was trained."""
+"""Warns where results mean less: a policy outside its training range or on its training links, closed connections."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from orbitcc.envs.description.links import Bernoulli, GilbertElliott, Link, Load
 from orbitcc.envs.description.model import points_of
 from orbitcc.envs.description.queues import DropTailBytes, Red, Viasat
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.eval.results import Results
+from orbitcc.eval.results import Results, value_of
 
 Range = tuple[float, float]
 
 
 def warnings(results: Results) -> list[str]:
-    """Sentences on policies of the results that are evaluated outside their training range, or on the links on which
-    they were trained.
+    """Sentences on contenders whose connections were closed in a run, and on policies that are evaluated outside their
+    training range, or on the links on which they were trained.
 
     A policy in Python, and a program, have no model card.
     """
@@ -27,6 +27,11 @@ def warnings(results: Results) -> list[str]:
     cases = results.suite.cases(results.profile, results.runs)
     met, links = conditions(case.scenario for case in cases), {case.scenario.links_digest for case in cases}
     for contender in results.contenders:
+        own = [row for row in results.rows if row["contender"] == contender.key]
+        if closed := sum(value_of(row, "closed_connections") > 0 for row in own):
+            found.append(
+                f"{contender.label}: QUIC closed a connection in {closed} of {len(own)} runs, which sent nothing then"
+            )
         source = str(contender.params.get("path", contender.controller))
         if not contender.digest or contender.controller == PROGRAM or is_python_policy(source):
             continue

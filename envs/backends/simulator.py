@@ -69,6 +69,18 @@ class Recording:
         """Write everything to an .npz file."""
         return atomic_write_bytes(path, self.to_bytes())
 
+    def closed_connections(self) -> list[tuple[str, float]]:
+        """The flows of QUIC whose hosts closed the connection in the run, and when, s."""
+        found = zip(self.scenario.flows, self.flow_totals, strict=True)
+        return [
+            (flow.name, total["stop_s"])
+            for flow, total in found
+            if flow.transport is not None
+            and total["finished_s"] is None
+            and total["stop_s"] is not None
+            and total["stop_s"] < (flow.stop_s or math.inf)
+        ]
+
     def to_bytes(self) -> bytes:
         """The content of the file that `save` writes."""
         about = {

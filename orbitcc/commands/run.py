@@ -121,8 +121,10 @@ def run(
         (recording.save_csv if series.suffix == ".csv" else recording.save)(series)
     if plot is not None:
         plot_run(recording, plot)
-    for line in lost_connections(recording):
-        print(f"warning: {line}", file=sys.stderr)
+    for name, at_s in recording.closed_connections():
+        print(
+            f"warning: {plain(name)}: its connection was closed at {at_s:.1f} s; its figures end there", file=sys.stderr
+        )
     if as_json:
         print_json(as_dict(recording))
     else:
@@ -204,21 +206,6 @@ def too_late(loaded: Scenario | ScenarioDistribution) -> list[str]:
         return []
     (where, at_s), more = late[0], f" (and {len(late) - 1} more)" if len(late) > 1 else ""
     return [f"{where}: at_s = {at_s:g} is after the end, duration_s = {loaded.duration_s:g}, so it never happens{more}"]
-
-
-def lost_connections(recording: Recording) -> list[str]:
-    """A line about each flow of QUIC whose hosts closed the connection in the run."""
-    from orbitcc.common.names import plain
-
-    flows = zip(recording.scenario.flows, recording.flow_totals, strict=True)
-    return [
-        f"the connection of {plain(flow.name)} was closed at {total['stop_s']:.1f} s; its figures end there"
-        for flow, total in flows
-        if flow.transport is not None
-        and total["finished_s"] is None
-        and total["stop_s"] is not None
-        and total["stop_s"] < (flow.stop_s or float("inf"))
-    ]
 
 
 def driven(scenario: Scenario, given: Sequence[Flow], *, drawn: bool = False) -> Scenario:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import orbitcc
-from orbitcc.commands.run import lost_connections
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import Recording, simulate
@@ -18,6 +17,8 @@ from orbitcc.envs.environments.batch import Batch
 from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.environments.source import EpisodeSource
 from orbitcc.eval import contenders, suites
+from orbitcc.eval.extrapolation import warnings
+from orbitcc.eval.runner import run_suite
 
 RATIOS = preset("ratios")
 
@@ -138,16 +139,19 @@ def test_both_sides_log_in_qlog_and_pcap_is_refused(tmp_path: Path) -> None:
         simulate(scenario, record_interval_s=0.1, pcap=tmp_path / "run.pcap")
 
 
-def test_a_run_warns_of_a_connection_that_its_hosts_closed() -> None:
+def test_a_run_and_an_evaluation_warn_of_a_connection_that_its_hosts_closed(tmp_path: Path) -> None:
     """After an overshoot into a deep buffer the receiver has more than 1,024 gaps, which quinn refuses."""
     quic = Quic(stream_window_bytes=100_000_000, send_window_bytes=100_000_000)
     deep = scenarios.get("dumbbell", base_rtt_ms=600.0, buffer_bdp=4.0, duration_s=30.0)
     closed, stopped = Flow(controller="quinn-cubic", transport=quic), Flow.parse("quinn-cubic:stop=5s")  # type: ignore[arg-type]
     recording = simulate(deep.with_flows([closed, stopped]))
-    (line,) = lost_connections(recording)
-    stop_s = recording.flow_totals[0]["stop_s"]
-    assert 5 < stop_s < 30
-    assert line == f"the connection of quinn-cubic-0 was closed at {stop_s:.1f} s; its figures end there"
+    ((name, at_s),) = recording.closed_connections()
+    assert name == "quinn-cubic-0"
+    assert 5 < at_s < 30
+    deep.with_flows([closed.changed(controller="contender")]).save(tmp_path / "deep.toml")
+    suite, line_up = suites.get(str(tmp_path)), contenders.line_up(["quinn-cubic", "reno:kernel=v6"], [])
+    results = run_suite(suite, line_up, out_dir=tmp_path / "out", runs=1, workers=1, quiet=True)
+    assert warnings(results)[0] == "quinn-cubic: QUIC closed a connection in 1 of 1 runs, which sent nothing then"
 
 
 def test_one_field_of_the_transport_of_all_flows_is_refused_with_what_to_write() -> None:
