@@ -129,7 +129,8 @@ class Pie(Model):
     """Proportional integral controller enhanced (RFC 8033) with the defaults of Linux's sch_pie.
 
     Every `update_ms` the drop probability changes by alpha times the difference between delay and target plus beta
-    times the growth of the delay since the last update (both in sixteenths per second, as in `tc`).
+    times the growth of the delay since the last update (both in sixteenths per second, as in `tc`). As in Linux, the
+    timer rounds up to ticks of `hz` and fires one tick late: 15 ms are 16 ms at 1,000 Hz and 30 ms at 100 Hz.
     ecn: mark the packets of flows with ECN instead of dropping them, while the probability is at most 10 %.
     drop: with `front`, early drops and those at the limit hit the packet that has waited longest. Marks stay with the
     packet that arrives.
@@ -155,7 +156,7 @@ class Red(Model):
     a quarter of the limit; the minimum is a third of the maximum; the weight allows bursts of (2 min + max) / 3 bytes.
     With equal thresholds it is a step, as DCTCP wants it: everything above is dropped or marked.
     ecn: mark the packets of flows with ECN instead of dropping them, also above the maximum.
-    adaptive: every 0.5 s, adapt the probability to keep the average in the middle (Floyd et al. 2001).
+    adaptive: about every 0.5 s (a timer of Linux), adapt the probability to keep the average in the middle (Floyd et al. 2001).
     drop: with `front`, early drops and those at the limit hit the packet that has waited longest. Lakshman, Neidhardt
     and Ott (INFOCOM 1996) propose this for full buffers; ns-2's RED does it at the limit and above the maximum. Marks
     stay with the packet that arrives, as in ns-2.

@@ -30,7 +30,7 @@ class SimSettings(Model):
         description="TCP of the hosts: Linux 6.x (v6), 6.12 (its receive window opens at once) or 4.15; "
         "a controller's own `kernel` has priority",
     )
-    hz: Literal[100, 250, 300, 1000] = 1000
+    hz: Literal[100, 250, 1000] = 1000
     mss_bytes: Annotated[int, number(100, 64_000, "bytes", whole=True)] = 1448
     frame_overhead_bytes: Annotated[int, number(0, 1000, "bytes", whole=True)] = Field(
         default=14, description="bytes on the link besides the 52 of TCP/IP; with 0, a full packet has 1500 bytes"

@@ -19,6 +19,7 @@ pub mod schedule;
 pub mod signals;
 pub mod spec;
 pub mod tcp;
+pub mod tick;
 pub mod time;
 pub mod traffic;
 pub mod units;

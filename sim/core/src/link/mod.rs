@@ -34,6 +34,7 @@ use std::collections::VecDeque;
 use crate::pool::{PacketId, Pool};
 use crate::ring::Ring;
 use crate::spec::{DirectionSpec, LossPosition, LossSpec, OutageMode};
+use crate::tick::Tick;
 use crate::time::Nanos;
 use crate::units::BitRate;
 
@@ -152,13 +153,13 @@ pub struct Link {
 }
 
 impl Link {
-    /// `outages`: when any of its outages starts.
-    pub fn new(spec: &DirectionSpec, outages: impl Iterator<Item = Nanos>, seed: u64, index: u64) -> Link {
+    /// `outages`: when any of its outages starts. `tick`: the clock of its host's timers.
+    pub fn new(spec: &DirectionSpec, outages: impl Iterator<Item = Nanos>, tick: Tick, seed: u64, index: u64) -> Link {
         let mut changes: Vec<Nanos> = outages.collect();
         changes.extend(spec.rate.iter().map(|p| p.0));
         changes.extend(spec.loss.iter().map(|p| p.0));
         changes.sort_unstable();
-        let discipline = Discipline::new(&spec.queue, seed, index);
+        let discipline = Discipline::new(&spec.queue, tick, seed, index);
         let rates = if spec.rate.is_empty() { vec![(Nanos::ZERO, BitRate::UNLIMITED)] } else { spec.rate.clone() };
         let mut link = Link {
             rate: rates[0].1,

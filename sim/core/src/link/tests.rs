@@ -1,6 +1,7 @@
 use super::*;
 use crate::packet::Packet;
 use crate::spec::{CodelSpec, DelaySpec, DualPi2Spec, Flush, PieSpec, QueueSpec, RedSpec};
+use crate::tick::Tick;
 
 /// A link of 8 Mbit/s (1,000 bytes a millisecond) from 10 ms on half of that, with a bucket of 3,000 bytes.
 fn bucket() -> Link {
@@ -10,7 +11,7 @@ fn bucket() -> Link {
         delay: DelaySpec { interpolate: false, points: vec![(Nanos(0), Nanos(1))] },
         ..DirectionSpec::default()
     };
-    Link::new(&spec, [Nanos(20_000_000)].into_iter(), 1, 0)
+    Link::new(&spec, [Nanos(20_000_000)].into_iter(), Tick::new(1000), 1, 0)
 }
 
 /// Departures until `until`, microseconds: a link's pipe takes 1 ns.
@@ -50,7 +51,7 @@ fn a_bucket_lets_its_depth_pass_at_once_and_then_the_rate() {
 #[test]
 fn the_largest_backlog_is_that_since_the_last_question() {
     let spec = DirectionSpec { rate: vec![(Nanos(0), BitRate(8_000_000))], ..DirectionSpec::default() };
-    let (mut link, mut pool) = (Link::new(&spec, [].into_iter(), 1, 0), Pool::default());
+    let (mut link, mut pool) = (Link::new(&spec, [].into_iter(), Tick::new(1000), 1, 0), Pool::default());
     for id in 0..5 {
         link.offer(Nanos(0), id, 1_000, 0, &mut pool);
     }
@@ -70,7 +71,7 @@ proptest::proptest! {
             ..DirectionSpec::default()
         };
         let left = [4_000, 0].map(|burst| {
-            let (mut link, mut pool) = (Link::new(&spec(burst), [].into_iter(), 1, 0), Pool::default());
+            let (mut link, mut pool) = (Link::new(&spec(burst), [].into_iter(), Tick::new(1000), 1, 0), Pool::default());
             let (mut now, mut left) = (0, Vec::new());
             for (id, (gap, size)) in packets.iter().enumerate() {
                 now += gap;
@@ -134,7 +135,7 @@ fn a_rate_change_keeps_the_bits_already_sent() {
         rate: vec![(Nanos(0), BitRate(8_000_000)), (Nanos(500_000), BitRate(4_000_000))],
         ..DirectionSpec::default()
     };
-    let mut link = Link::new(&spec, [].into_iter(), 1, 0);
+    let mut link = Link::new(&spec, [].into_iter(), Tick::new(1000), 1, 0);
     // 1,000 bytes take 1 ms at 8 Mbit/s; half way the rate halves.
     assert_eq!(link.offer(Nanos(0), 0, 1_000, 0, &mut Pool::default()), Offer::Held);
     link.change_rate(Nanos(500_000));
@@ -149,7 +150,7 @@ fn with_queue(queue: QueueSpec) -> Link {
         queue,
         ..DirectionSpec::default()
     };
-    Link::new(&spec, [].into_iter(), 1, 0)
+    Link::new(&spec, [].into_iter(), Tick::new(1000), 1, 0)
 }
 
 /// Offer packets of these (microseconds, bytes); when which of them is delivered, and how many are dropped.

@@ -1,5 +1,6 @@
 //! Round-trip time and retransmission timeout as Linux computes them (RFC 6298 with a per-window maximum deviation).
 
+use crate::tick::Tick;
 use crate::time::Nanos;
 
 /// Linux's floor of the deviation term: RTO >= srtt + 200 ms.
@@ -10,60 +11,6 @@ const RTO_INITIAL_US: u64 = 1_000_000;
 pub const LONGEST_RTT_US: u32 = 1 << 28;
 /// Length of the filter of the smallest one.
 pub const MIN_RTT_WINDOW: Nanos = Nanos::from_secs(300);
-
-/// The kernel's timer tick.
-#[derive(Clone, Copy, Debug)]
-pub struct Tick {
-    us: u64,
-    /// The same in nanoseconds, and its reciprocal: 2^(64 + `shift`) / `ns`, rounded up.
-    ns: u64,
-    reciprocal: u64,
-    shift: u32,
-}
-
-impl Tick {
-    pub fn new(hz: u32) -> Tick {
-        let us = 1_000_000 / u64::from(hz);
-        let ns = us * 1_000;
-        // Not a power of two, hence less than 2^64.
-        let shift = ns.ilog2();
-        let reciprocal = ((1u128 << (64 + shift)) / u128::from(ns) + 1) as u64;
-        Tick { us, ns, reciprocal, shift }
-    }
-
-    pub fn micros(self) -> u64 {
-        self.us
-    }
-
-    /// Whole ticks covering `us`, rounded up.
-    pub fn covering(self, us: u64) -> u64 {
-        // Narrow divisions cost half of wide ones.
-        match u32::try_from(us) {
-            Ok(us) => u64::from(us.div_ceil(self.us as u32)),
-            Err(_) => us.div_ceil(self.us),
-        }
-    }
-
-    /// Ticks passed by `now`. Asked for at every turn, hence multiplied by a reciprocal, which is exact below 2^63 ns.
-    #[inline]
-    pub fn count(self, now: Nanos) -> u64 {
-        (((u128::from(now.0) * u128::from(self.reciprocal)) >> 64) as u64) >> self.shift
-    }
-
-    /// When a timer set in tick `count` for `ticks` more fires. The kernel's timer wheel never fires early: it rounds
-    /// up to the next slot, and slots widen eightfold per level (`calc_index` in kernel/time/timer.c).
-    pub fn deadline(self, count: u64, ticks: u64) -> Nanos {
-        let shift = match ticks {
-            0..63 => 0,
-            63..504 => 3,
-            504..4_032 => 6,
-            4_032..32_256 => 9,
-            _ => 12,
-        };
-        let expires = (((count + ticks) >> shift) + 1) << shift;
-        Nanos(expires * self.ns)
-    }
-}
 
 /// Whole ticks that cover times which change little: divides once per tick.
 #[derive(Clone, Copy, Debug)]
@@ -82,9 +29,9 @@ impl CoveringTicks {
     /// Whole ticks covering `us` > 0, rounded up.
     #[inline]
     pub fn of(&mut self, us: u64) -> u64 {
-        if us <= self.above || us - self.above > self.tick.us {
+        if us <= self.above || us - self.above > self.tick.micros() {
             self.ticks = self.tick.covering(us);
-            self.above = (self.ticks - 1) * self.tick.us;
+            self.above = (self.ticks - 1) * self.tick.micros();
         }
         self.ticks
     }
@@ -228,27 +175,6 @@ mod tests {
             rtt.rttvar_us
         });
         assert_eq!(variances, [600_000, 600_000, 600_000, 600_000, 600_000 - (600_000 - 253_125) / 4]);
-    }
-
-    #[test]
-    fn timers_round_up_to_the_wheel_s_slots() {
-        let tick = Tick::new(1000);
-        assert_eq!(tick.deadline(100, 40), Nanos::from_millis(141));
-        assert_eq!(tick.deadline(100, 250), Nanos::from_millis(352));
-        assert_eq!(tick.deadline(100, 1_800), Nanos::from_millis(1_920));
-        assert_eq!(Tick::new(100).deadline(3, 25), Nanos::from_millis(290));
-    }
-
-    #[test]
-    fn ticks_are_counted_exactly() {
-        for hz in [1, 100, 250, 300, 1_000, 1_000_000] {
-            let tick = Tick::new(hz);
-            for k in [0, 1, 7, 1_000, 123_456_789, (1 << 56) / tick.ns] {
-                let start = k * tick.ns;
-                let counts = [start.saturating_sub(1), start, start + tick.ns - 1].map(|ns| tick.count(Nanos(ns)));
-                assert_eq!(counts, [k.saturating_sub(1), k, k], "{hz} Hz");
-            }
-        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::schedule::Schedule;
 use crate::signals;
 use crate::spec::{Directions, NetworkSpec, SpecError};
 use crate::tcp::metrics::Destination;
+use crate::tick::Tick;
 use crate::time::Nanos;
 
 use super::recorder::Recorder;
@@ -33,11 +34,11 @@ impl World {
         preset: &Preset,
     ) -> Result<World, SpecError> {
         spec.validate()?;
-        let mut links = Vec::with_capacity(2 * spec.links.len());
+        let (mut links, tick) = (Vec::with_capacity(2 * spec.links.len()), Tick::new(spec.tcp.hz));
         for (i, link) in spec.links.iter().enumerate() {
             let outages = || link.outages.iter().map(|o| o.at);
-            links.push(Link::new(&link.forward, outages(), spec.seed, 2 * i as u64));
-            links.push(Link::new(&link.reverse, outages(), spec.seed, 2 * i as u64 + 1));
+            links.push(Link::new(&link.forward, outages(), tick, spec.seed, 2 * i as u64));
+            links.push(Link::new(&link.reverse, outages(), tick, spec.seed, 2 * i as u64 + 1));
         }
         let sources = links.len() + spec.flows.len();
         if sources > Schedule::MAX_SOURCES {

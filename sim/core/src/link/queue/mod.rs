@@ -24,6 +24,7 @@ use crate::packet::truesize;
 use crate::pool::Pool;
 use crate::rng::{Purpose, Stream};
 use crate::spec::QueueSpec;
+use crate::tick::Tick;
 use crate::time::Nanos;
 use crate::units::BitRate;
 
@@ -59,7 +60,7 @@ pub enum Managed {
 
 impl Discipline {
     /// `index` numbers the link direction, for its random stream.
-    pub fn new(spec: &QueueSpec, seed: u64, index: u64) -> Discipline {
+    pub fn new(spec: &QueueSpec, tick: Tick, seed: u64, index: u64) -> Discipline {
         let mut random = Stream::new(seed, Purpose::Queue, index);
         let managed = match *spec {
             QueueSpec::DropTailBytes { limit } => return Discipline::DropTail(DropTail::Bytes { limit }),
@@ -71,8 +72,8 @@ impl Discipline {
             }
             QueueSpec::Codel(spec) => Managed::Codel(Codel::new(spec)),
             QueueSpec::FqCodel(spec) => Managed::FqCodel(FqCodel::new(spec, random.next_u64())),
-            QueueSpec::Pie(spec) => Managed::Pie(Pie::new(spec, random)),
-            QueueSpec::Red(spec) => Managed::Red(Red::new(spec, random)),
+            QueueSpec::Pie(spec) => Managed::Pie(Pie::new(spec, tick, random)),
+            QueueSpec::Red(spec) => Managed::Red(Red::new(spec, tick, random)),
             QueueSpec::DualPi2(spec) => Managed::DualPi2(DualPi2::new(spec, random)),
         };
         Discipline::Managed(Box::new(managed))

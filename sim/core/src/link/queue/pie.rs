@@ -1,8 +1,9 @@
 //! Proportional integral controller enhanced (RFC 8033) as Linux's sch_pie: arrivals are dropped with a probability
-//! that a controller moves every 15 ms so as to hold the delay at its target.
+//! that a controller moves every 15 ms so as to hold the delay at its target. Linux's timer fires a tick late.
 
 use crate::rng::Stream;
 use crate::spec::PieSpec;
+use crate::tick::Tick;
 use crate::time::Nanos;
 
 use super::super::Entry;
@@ -119,17 +120,20 @@ pub struct Pie {
     target: u64,
     queue: Fifo,
     controller: Controller,
+    period: Nanos,
     next_update: Nanos,
     random: Stream,
 }
 
 impl Pie {
-    pub fn new(spec: PieSpec, random: Stream) -> Pie {
+    pub fn new(spec: PieSpec, tick: Tick, random: Stream) -> Pie {
+        let period = tick.period(spec.update);
         Pie {
             target: spec.target.0 / TICK_NS,
             queue: Fifo::default(),
             controller: Controller::new(),
-            next_update: spec.update,
+            period,
+            next_update: period,
             random,
             spec,
         }
@@ -181,11 +185,11 @@ impl Pie {
     fn catch_up(&mut self, now: Nanos) {
         while self.next_update <= now {
             if self.controller.rests(self.queue.bytes) {
-                let missed = (now - self.next_update).0 / self.spec.update.0;
-                self.next_update += Nanos(missed * self.spec.update.0);
+                let missed = (now - self.next_update).0 / self.period.0;
+                self.next_update += Nanos(missed * self.period.0);
             }
             self.controller.update(self.target, self.spec.alpha, self.spec.beta, self.queue.bytes);
-            self.next_update += self.spec.update;
+            self.next_update += self.period;
         }
     }
 }
@@ -275,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_burst_is_let_through_for_150_ms() {
-        let (mut pie, mut pool) = (Pie::new(SPEC, Stream::new(1, Purpose::Queue, 0)), Pool::default());
+        let (mut pie, mut pool) = (Pie::new(SPEC, Tick::new(1000), Stream::new(1, Purpose::Queue, 0)), Pool::default());
         // Twice what is served: one packet per millisecond waits ever longer.
         let mut first_drop = None;
         for ms in 0..3_000 {
@@ -314,8 +318,10 @@ mod tests {
     #[test]
     fn packets_are_marked_up_to_a_probability_of_ten_percent_and_dropped_above() {
         for (percent, marks) in [(10, true), (11, false)] {
-            let (mut pie, mut pool) =
-                (Pie::new(PieSpec { ecn: true, ..SPEC }, Stream::new(1, Purpose::Queue, 0)), Pool::default());
+            let (mut pie, mut pool) = (
+                Pie::new(PieSpec { ecn: true, ..SPEC }, Tick::new(1000), Stream::new(1, Purpose::Queue, 0)),
+                Pool::default(),
+            );
             fill(&mut pie, &mut pool, Nanos::ZERO, 100);
             (pie.controller.burst_left, pie.controller.delay) = (0, ticks(20));
             pie.controller.prob = MAX_PROB / 100 * percent;
@@ -337,7 +343,8 @@ mod tests {
         // Three wait. The fourth is an early drop: 8.5 of accumulated probability. The limit is three, too.
         for (limit, front, first) in [(9, false, 0), (9, true, 1), (3, false, 0), (3, true, 1)] {
             let spec = PieSpec { limit, front, ..SPEC };
-            let (mut pie, mut pool) = (Pie::new(spec, Stream::new(1, Purpose::Queue, 0)), Pool::default());
+            let (mut pie, mut pool) =
+                (Pie::new(spec, Tick::new(1000), Stream::new(1, Purpose::Queue, 0)), Pool::default());
             for us in 0..3 {
                 assert_eq!(fill(&mut pie, &mut pool, Nanos::from_micros(us), 1), 0);
             }
@@ -365,7 +372,7 @@ mod tests {
 
     #[test]
     fn updates_made_late_are_those_of_a_timer() {
-        let build = || Pie::new(SPEC, Stream::new(9, Purpose::Queue, 0));
+        let build = || Pie::new(SPEC, Tick::new(1000), Stream::new(9, Purpose::Queue, 0));
         let (mut lazy, mut timed) = (build(), build());
         let (mut pool, mut other) = (Pool::default(), Pool::default());
         let mut times = Stream::new(5, Purpose::Traffic, 0);

@@ -3,13 +3,14 @@
 
 use crate::rng::Stream;
 use crate::spec::RedSpec;
+use crate::tick::Tick;
 use crate::time::Nanos;
 use crate::units::BitRate;
 
 use super::super::Entry;
 use super::{Drops, Fifo};
 
-/// The adaptive variant moves the maximum probability so often (sch_red's timer, HZ / 2), ...
+/// The adaptive variant sets its timer so far ahead to move the maximum probability (HZ / 2 in sch_red), ...
 const ADAPT_INTERVAL: Nanos = Nanos::from_millis(500);
 /// ... keeps the average in this part of the span between the thresholds, ...
 const TARGET: [f64; 2] = [0.4, 0.6];
@@ -32,12 +33,14 @@ pub struct Red {
     since_drop: Option<u64>,
     /// Uniform: the next drop comes when `since_drop` times the probability exceeds it.
     threshold: f64,
+    period: Nanos,
     next_adaptation: Nanos,
     random: Stream,
 }
 
 impl Red {
-    pub fn new(spec: RedSpec, random: Stream) -> Red {
+    pub fn new(spec: RedSpec, tick: Tick, random: Stream) -> Red {
+        let period = tick.period(ADAPT_INTERVAL);
         Red {
             queue: Fifo::default(),
             weight: libm::ldexp(1.0, -(spec.weight_log2 as i32)),
@@ -46,7 +49,8 @@ impl Red {
             idle_since: None,
             since_drop: None,
             threshold: 0.0,
-            next_adaptation: ADAPT_INTERVAL,
+            period,
+            next_adaptation: period,
             random,
             spec,
         }
@@ -147,10 +151,10 @@ impl Red {
                 self.max_probability *= DECREASE;
             } else if self.idle_since.is_none() || average < low {
                 // Nor will the next ones change anything.
-                let missed = (now - self.next_adaptation).0 / ADAPT_INTERVAL.0;
-                self.next_adaptation += Nanos(missed * ADAPT_INTERVAL.0);
+                let missed = (now - self.next_adaptation).0 / self.period.0;
+                self.next_adaptation += Nanos(missed * self.period.0);
             }
-            self.next_adaptation += ADAPT_INTERVAL;
+            self.next_adaptation += self.period;
         }
     }
 }
@@ -177,7 +181,7 @@ mod tests {
     };
 
     fn red(spec: RedSpec) -> Red {
-        Red::new(spec, Stream::new(1, Purpose::Queue, 0))
+        Red::new(spec, Tick::new(1000), Stream::new(1, Purpose::Queue, 0))
     }
 
     fn offer(red: &mut Red, pool: &mut Pool, now: Nanos) -> bool {
@@ -315,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn the_adaptive_variant_moves_its_probability_every_half_second() {
+    fn the_adaptive_variant_moves_its_probability_every_half_second_and_4_ms() {
         let mut red = red(RedSpec { max_probability: 0.02, adaptive: true, ..SPEC });
         red.average = 12_000.0;
         red.adapt(Nanos::from_millis(1_100), RATE);
@@ -328,7 +332,7 @@ mod tests {
         red.adapt(Nanos::from_secs(200), RATE);
         assert_eq!(red.max_probability, held, "on target");
         red.average = 8_000.0;
-        red.adapt(Nanos::from_millis(200_600), RATE);
+        red.adapt(Nanos::from_millis(200_500), RATE);
         assert!((red.max_probability - held * 0.9).abs() < 1e-12);
         red.adapt(Nanos::from_secs(1_000), RATE);
         assert!((0.009..0.01).contains(&red.max_probability));

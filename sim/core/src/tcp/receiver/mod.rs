@@ -13,7 +13,8 @@ use crate::spec::profile::{Autotuning, Profile};
 use crate::time::Nanos;
 
 use super::intervals::Intervals;
-use super::rtt::{LONGEST_RTT_US, RttEstimator, Tick};
+use super::rtt::{LONGEST_RTT_US, RttEstimator};
+use crate::tick::Tick;
 
 use ecn::Echo;
 use misbehaving::Optimist;

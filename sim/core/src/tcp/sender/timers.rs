@@ -8,10 +8,11 @@ use crate::spec::TcpSpec;
 use crate::spec::profile::TimerMargin;
 use crate::time::Nanos;
 
-use super::super::rtt::{CoveringTicks, RttEstimator, Tick};
+use super::super::rtt::{CoveringTicks, RttEstimator};
 use super::super::timestamp;
 use super::Sender;
 use super::ack_work::AckWork;
+use crate::tick::Tick;
 
 /// What the retransmission timer stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
