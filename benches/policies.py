@@ -6,6 +6,7 @@
 Give one checkpoint per training seed. Every suite runs on new schedules and seeds. A cell is the named statistic of its
 runs; for the policy, it is the interquartile mean over its seeds with its 95 % interval. Everything runs over each
 transport (controllers of quinn, whose transport is QUIC, not over TCP), and a row of the table is a contender then.
+A dash stands where no run has the metric, for example because the connection was closed before.
 """
 
 from __future__ import annotations
@@ -130,9 +131,11 @@ def main() -> None:
                 values = results.values(row.metric, **row.factors)
                 if not all(values.values()):
                     continue  # the profile has no such point
-                found = {label: float(statistic(runs)) for label, runs in values.items()}
-                cells.setdefault(row, []).extend(f"{found[c.label]:.3f}" for c in classics)
-                if seeds:
+                found = {label: float(statistic(runs)) for label, runs in values.items() if np.isfinite(runs).any()}
+                cells.setdefault(row, []).extend(f"{found[c.label]:.3f}" if c.label in found else "–" for c in classics)
+                if seeds and not all(c.label in found for c in seeds):
+                    cells[row].append("–")
+                elif seeds:
                     own = aggregate([found[c.label] for c in seeds])
                     interval = f" ({own.low:.3f}-{own.high:.3f})" if len(seeds) > 1 else ""
                     cells[row].append(f"{own.value:.3f}{interval}")

@@ -68,9 +68,10 @@ def link_values(recording: Recording, judged: int = 0) -> dict[str, float]:
     delivered, capacity = recording.links["delivered_mbps"][after, link], rates[:, link]
     flow = {name: series[after, judged] for name, series in recording.flows.items()}
     sent = float(flow["sent_packets"].sum())
+    inflation = flow["srtt_ms"] / flow["base_rtt_ms"]  # NaN without samples: after a connection of QUIC was closed
     return {
         "utilisation": metrics.utilisation(delivered, capacity) if np.isfinite(capacity).all() else float("nan"),
-        "delay_inflation": max(1.0, float(np.nanmean(flow["srtt_ms"] / flow["base_rtt_ms"]))),
+        "delay_inflation": max(1.0, float(np.nanmean(inflation))) if np.isfinite(inflation).any() else float("nan"),
         "retransmission_rate": metrics.retransmission_rate(float(flow["retransmitted_packets"].sum()), sent),
         "goodput_mbps": float(flow["goodput_mbps"].mean()),
     }
