@@ -8,6 +8,7 @@ paper's outages of 45-120 ms. docs/links.md gives the source of each figure.
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from orbitcc.envs.description.model import Model, number
 from orbitcc.envs.description.queues import PACKET_BYTES
 from orbitcc.envs.description.ranges import Span, span
 from orbitcc.envs.impairments.effects import Effect, Way
-from orbitcc.envs.impairments.series import JUMP_S, Array, Series, ar1
+from orbitcc.envs.impairments.series import JUMP_S, Array, Series, ar1, poisson
 from orbitcc.envs.orbits.trace import Slot
 
 RAMP_STEPS = 4
@@ -55,10 +56,16 @@ class AccessOverlay(Model):
     slot_sd_ms: Annotated[Span, _ms] = Field(
         default=Span(low=0.5, high=12, log=True), description="each slot adds |N(0, slot_sd_ms)| to the RTT"
     )
+    slot_correlation: Annotated[float, _probability] = Field(
+        default=0.0, description="correlation of these normal variables of neighbouring slots"
+    )
     jitter_rtt_ms: Annotated[Span, _ms] = Field(
-        default=Span(low=2, high=8), description="mean of a Gamma-distributed delay with shape 2"
+        default=Span(low=2, high=8), description="mean of a Gamma-distributed delay"
     )
     jitter_tau_ms: Annotated[Span, span(0.1, 1e6, "ms")] = Span(low=20, high=50)
+    jitter_shape: Annotated[int, number(1, 16, whole=True)] = Field(
+        default=2, description="shape of its Gamma distribution"
+    )
     frame_ms: Annotated[Span, _ms] = Field(
         default=Span(low=1.33, high=1.33), description="length of the radio frames of each direction"
     )
@@ -77,6 +84,13 @@ class AccessOverlay(Model):
     ramp_ms: Annotated[Span, span(0, 1e4, "ms")] = Span(low=40, high=150)
     settling_rtt_ms: Annotated[Span, _ms] = Field(
         default=Span(low=5, high=30), description="extra delay after an outage, which decays within 0.4 s"
+    )
+
+    obstructions_per_s: Annotated[float, number(0, 10, "1/s")] = Field(
+        default=0.0, description="rate of outages at any time: trees, bridges, changes of the beam within a slot"
+    )
+    obstruction_ms: Annotated[float, number(0.1, 1e6, "ms")] = Field(
+        default=1000.0, description="mean of their exponential length; packets wait or are lost by hold_probability"
     )
 
     loss: Annotated[Span, _share] = Field(
@@ -105,6 +119,9 @@ class AccessOverlay(Model):
         description="standard deviation of the rate within a slot, as a share; data direction only",
     )
     noise_step_s: Annotated[float, number(0.01, 1e3, "s")] = 0.1
+    noise_tau_s: Annotated[float, number(0, 1e4, "s")] = Field(
+        default=0.0, description="correlation time of this noise; 0: its steps are independent"
+    )
 
     def draw(
         self, rng: np.random.Generator, duration_s: float, rate_mbps: float, slots: Sequence[Slot] | None = None
@@ -120,6 +137,7 @@ class AccessOverlay(Model):
         delay = self._delay(rng, starts, cuts)
         forward, reverse = self._way(rng, delay), self._way(rng, delay)
         outages = [o for o, _ in cuts] + self._edge_bursts(rng, slots, cuts, rate_mbps)
+        outages += self._obstructions(rng, duration_s)
         # The rates come last: their numbers of draws differ, so switching one off does not change the other parts.
         ramps = _ramps(cuts, starts)
         return_rate, rate = self._rate(rng, starts, ramps), self._rate(rng, starts, ramps, duration_s)
@@ -175,9 +193,20 @@ class AccessOverlay(Model):
             if rng.random() < self.edge_burst_probability
         ]
 
+    def _obstructions(self, rng: np.random.Generator, duration_s: float) -> list[Outage]:
+        if self.obstructions_per_s == 0:
+            return []
+        starts = poisson(rng, self.obstructions_per_s, duration_s)
+        lengths, holds = rng.exponential(self.obstruction_ms, len(starts)), rng.random(len(starts))
+        return [
+            Outage.trusted(at_s=t, duration_ms=max(length, 1.0), mode="hold" if x < self.hold_probability else "drop")
+            for t, length, x in zip(starts, lengths.tolist(), holds.tolist(), strict=True)
+        ]
+
     def _delay(self, rng: np.random.Generator, starts: Array, cuts: Sequence[tuple[Outage, float]]) -> Series:
         fixed = self.processing_rtt_ms.draw(rng) + self.terrestrial_rtt_ms.draw(rng)
-        sd, sizes = self.slot_sd_ms.draw(rng), np.abs(rng.standard_normal(starts.size))
+        sd, kept = self.slot_sd_ms.draw(rng), self.slot_correlation
+        sizes = np.abs(ar1(rng, starts.size, kept) if kept > 0 else rng.standard_normal(starts.size))
         slots = Series(starts, (fixed + sd * sizes) / 2) if sd > 0 else Series.of(fixed / 2)
         settling = self.settling_rtt_ms.draw(rng) / 2
         ends = np.array([o.at_s + o.duration_ms / 1e3 for o, _ in cuts])
@@ -198,7 +227,11 @@ class AccessOverlay(Model):
             factors.append(Series(starts, np.exp(sd * ar1(rng, starts.size, self.rate_correlation))))
         if noise > 0:
             t = np.arange(0.0, noisy_s, self.noise_step_s)
-            factors.append(Series(t, np.maximum(1 + noise * rng.standard_normal(t.size), LEAST_NOISE)))
+            if self.noise_tau_s > 0:
+                around = ar1(rng, t.size, math.exp(-self.noise_step_s / self.noise_tau_s))
+            else:
+                around = rng.standard_normal(t.size)
+            factors.append(Series(t, np.maximum(1 + noise * around, LEAST_NOISE)))
         return functools.reduce(operator.mul, factors) if factors else None
 
     def _way(self, rng: np.random.Generator, delay_ms: Series) -> Way:
@@ -210,7 +243,7 @@ class AccessOverlay(Model):
             delay_ms=delay_ms,
             loss=Series.of(loss) if loss > 0 and per_s == 0 else None,
             bursts=bursts if per_s > 0 else None,
-            jitter=GammaJitter.trusted(mean_ms=mean, tau_ms=tau) if mean > 0 else None,
+            jitter=GammaJitter.trusted(mean_ms=mean, tau_ms=tau, shape=self.jitter_shape) if mean > 0 else None,
             gate_ms=frame,
             gate_phase_ms=frame * rng.random(),
         )
