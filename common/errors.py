@@ -180,6 +180,11 @@ def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
     return [by_lower[k] for k in (found or difflib.get_close_matches(text, by_lower, n=1, cutoff=0.5))[:most]]
 
 
+def quoted(number: int, line: str, what: str = "is not understood") -> str:
+    """The words of a message about one line of a file, with the line, shortened."""
+    return f"line {number} {what}: {_shown(line.strip())}"
+
+
 def _shown(value: Any) -> str:
     if isinstance(value, float) and math.isnan(value):
         return "NaN"

@@ -162,6 +162,7 @@ class _Fitting:
         self.jitter, too_long_ms = noise.fit_jitter(at, rtt - flows.at_slots(slots, base, at))
         base = np.maximum(base - too_long_ms, LEAST_RTT_MS)
         kind = "the delays, twice, of" if probes.halves else "the answers of"
+        kind = "the answers, taken to be of probes 1 s apart, of" if probes.spaced else kind
         self._note_base(base, f"{kind} {_name(probes)}")
         self._note_jitter(f"{kind} {_name(probes)} above the base RTT")
         return slots, base
@@ -229,7 +230,7 @@ class _Fitting:
             found = noise.fit_counts(sum(float(d.lost.sum()) for d in logs), sum(float(d.packets.sum()) for d in logs))
             self._note_loss(found, f"datagrams that {_files(logs)} lost; counts do not show bursts")
             return found.model, 0.0
-        if self.probes is not None and not self.probes.halves:
+        if self.probes is not None and self.probes.counts_losses:
             return self._probe_loss(self.probes)
         self.note("loss", "none", "not observable without a flow or ping; our default", defaulted=True)
         return 0.0, 0.0

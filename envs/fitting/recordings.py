@@ -19,13 +19,16 @@ class Probes:
     """RTTs of an almost empty path, as ping measures them.
 
     sent_s: [N] times of sending, from 0. rtt_ms: [N], NaN where no answer came. halves: whether these are twice the
-    one-way delays of a file, which cannot show losses.
+    one-way delays of a file. counts_losses: whether the file shows probes without an answer, too. spaced: whether the
+    file says nothing about times, so that the default interval of its program is assumed.
     """
 
     file: str
     sent_s: Array
     rtt_ms: Array
     halves: bool = False
+    counts_losses: bool = True
+    spaced: bool = False
 
 
 @dataclass(frozen=True, eq=False)

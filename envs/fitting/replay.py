@@ -46,7 +46,7 @@ def read(text: str, file: str) -> Opportunities | Delays:
 
 def as_probes(delays: Delays) -> Probes:
     """RTTs on a path with this delay in both directions."""
-    return Probes(delays.file, np.arange(delays.owd_ms.size) / 100, 2 * delays.owd_ms, halves=True)
+    return Probes(delays.file, np.arange(delays.owd_ms.size) / 100, 2 * delays.owd_ms, halves=True, counts_losses=False)
 
 
 def of_mahimahi(downlink: str | os.PathLike[str], uplink: str | os.PathLike[str], delay_ms: float) -> Scenario:
