@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import json
 import math
@@ -15,7 +16,7 @@ import tokenize
 import tomllib
 import zipfile
 import zlib
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
@@ -30,11 +31,15 @@ MB = 1_000_000
 MOST_TEXT = 4 * MB
 """TOML and JSON that describe one thing: scenarios, recipes, cards, configurations, plans."""
 MOST_TRACE = 32 * MB
-"""Traces of paths, and logs of ping, iperf3, LeoReplayer and Mahimahi."""
+"""Traces of paths."""
 MOST_LINES = 5_000_000
-"""Lines of such a file."""
+"""Lines of such a file, and of a recording of a path."""
 MOST_TABLE = 256 * MB
-"""Files that grow by a line: runs.jsonl, metrics.csv, journals. Also captures, weights and the files of recordings."""
+"""Files that grow by a line: runs.jsonl, metrics.csv, journals. Also weights and the files of recordings of runs."""
+MOST_RECORDING = 600 * MB
+"""A recording of a real path, unpacked: a capture, a log, or an hour of irtt with a packet every 10 ms (420 MB)."""
+MOST_ITEM = MB
+"""Letters of one item of a long JSON list."""
 MOST_STATE = 8_000 * MB
 """A file of the state of a training run, such as a replay buffer."""
 MOST_ARRAYS = 1_000 * MB
@@ -136,10 +141,56 @@ def read_bytes(path: str | os.PathLike[str], most_bytes: int = MOST_TEXT) -> byt
 def read_text(path: str | os.PathLike[str], most_bytes: int = MOST_TEXT) -> str:
     """The UTF-8 text of a regular file; FileError when it cannot be read or has more than `most_bytes`."""
     try:
-        text = read_bytes(path, most_bytes).decode("utf-8")
+        text = read_bytes(path, most_bytes).decode("utf-8-sig")  # without the byte order mark of Windows
     except UnicodeDecodeError:
         raise FileContentError("file", str(path), "UTF-8 text") from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+_PACKED = {
+    b"\x28\xb5\x2f\xfd": "zstd -d", b"\xfd7zXZ\0": "unxz", b"BZh": "bunzip2", b"PK\3\4": "unzip", b"\x04\x22\x4d\x18": "lz4 -d",
+}  # fmt: skip # noqa: E501
+
+
+def read_unpacked(path: str | os.PathLike[str], most_bytes: int) -> bytes:
+    """As `read_bytes`, and the content of a gzip file; `most_bytes` is a limit of both.
+
+    Raises FileContentError for a damaged one, and for one that another program has packed.
+    """
+    data, name = read_bytes(path, most_bytes), os.fspath(path)
+    for magic, command in _PACKED.items():
+        if data.startswith(magic):
+            raise FileContentError("file", name, f"a file that is not packed, or by gzip; `{command} {name}` unpacks it")
+    parts, size = [], 0
+    while data.startswith(b"\x1f\x8b"):
+        unpacker = zlib.decompressobj(wbits=31)
+        try:
+            parts.append(unpacker.decompress(data, most_bytes + 1 - size))
+        except zlib.error as error:
+            raise FileContentError("file", name, f"a sound gzip file ({error})") from None
+        size += len(parts[-1])
+        if size > most_bytes:
+            raise FileContentError("file", name, f"at most {most_bytes / MB:,g} MB when it is unpacked")
+        if not unpacker.eof:
+            raise FileContentError("file", name, "a whole gzip file; it is cut off")
+        data = unpacker.unused_data
+    return b"".join(parts) if parts else data
+
+
+def csv_cells(line: str, where: str) -> list[str]:
+    """The cells of a line of CSV; FileError, with `where`, when it is none."""
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], strict=True))]
+    except csv.Error as error:
+        raise FileError(where, line, f"cells of CSV ({error})") from None
+
+
+def csv_head(line: str, where: str) -> list[str]:
+    """The names of the columns; FileError, with `where`, for one that is given twice."""
+    head = csv_cells(line, where)
+    if twice := next((name for k, name in enumerate(head) if name in head[:k]), None):
+        raise FileError(where, twice, "each column once")
+    return head
 
 
 def read_json(path: str | os.PathLike[str], wanted: str, most_bytes: int = MOST_TEXT, *, own: bool = False) -> Any:
@@ -165,7 +216,7 @@ def parse_json(text: str | bytes, *, own: bool = False) -> Any:
         if own:
             data = json.loads(text)
         else:
-            data = json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_no_number)
+            data = _JSON.decode(text)
         if "\\u" in text:  # an escape may be half of a letter
             json.dumps(data, ensure_ascii=False).encode()
     except RecursionError:
@@ -190,6 +241,35 @@ def _finite(text: str) -> float:
 
 def _no_number(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number of JSON")
+
+
+_JSON = json.JSONDecoder(parse_int=_whole, parse_float=_finite, parse_constant=_no_number)
+_BETWEEN = re.compile(r"[\s,]*")
+
+
+def json_items(data: bytes, at: int) -> Iterator[Any]:
+    """The items of a JSON list in `data`, which begins behind its bracket at `at`, one after the other.
+
+    Raises ValueError as `parse_json` does, for a list without an end, and for an item of more than MOST_ITEM.
+    """
+    text, begin, more = "", 0, 2**16
+    while True:
+        found = _BETWEEN.match(text, begin)
+        begin = found.end() if found else begin
+        if text[begin : begin + 1] == "]":
+            return
+        try:
+            item, begin = _JSON.raw_decode(text, begin)
+            more = 2**16
+        except json.JSONDecodeError:
+            if at >= len(data) or more > MOST_ITEM:
+                raise
+            text, begin = text[begin:] + data[at : at + more].decode("utf-8", "replace"), 0
+            at, more = at + more, 2 * more
+            continue
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        yield item
 
 
 def load_arrays(

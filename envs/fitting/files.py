@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 
-from orbitcc.common.errors import FileContentError, OrbitccError
-from orbitcc.common.files import MB, MOST_LINES, MOST_TABLE, MOST_TRACE, parse_json, read_bytes
+from orbitcc.common.errors import FileContentError, OrbitccError, quoted
+from orbitcc.common.files import MB, MOST_LINES, MOST_RECORDING, parse_json, read_unpacked
 from orbitcc.envs.description.model import MAX_TIME_S
-from orbitcc.envs.fitting import iperf3, pcap, ping, replay
+from orbitcc.envs.fitting import iperf3, irtt, pcap, ping, replay, tables
 from orbitcc.envs.fitting.recordings import (
     AnyRecording,
     Datagrams,
@@ -25,40 +27,68 @@ from orbitcc.envs.fitting.recordings import (
 
 MOST_FIGURE = 1e15
 """Times, bytes and numbers of packets in a recording."""
-KINDS = "output of ping, JSON of iperf3, a pcap file, a file of LeoReplayer or Mahimahi (one whole number in each line)"
+MOST_LOG = 64 * MB
+"""A log as text; an hour of LENS with a ping every 10 ms has 33 MB."""
+KINDS = (
+    "output of ping or fping, JSON of iperf3 or irtt, CSV of LENS or WetLinks, a capture (pcap, pcapng), "
+    "a file of LeoReplayer or Mahimahi (one whole number in each line)"
+)
 
 
 def read(path: str | os.PathLike[str]) -> AnyRecording:
     """The recording in a file, whatever its name. Raises FileError for a file of no known kind, or one too short."""
     name = os.fspath(path)
-    data = read_bytes(name, MOST_TABLE)
+    data = read_unpacked(name, MOST_RECORDING)
     if not data.strip():
         raise FileContentError("file", name, f"{KINDS}; it is empty")
-    found = pcap.read(data, name) if pcap.is_pcap(data) else _text(data, name)
+    if pcap.is_capture(data):
+        found: AnyRecording = pcap.read(data, name)
+    elif data.lstrip()[:1] == b"{" and irtt.is_irtt(data):
+        found = irtt.read(data, name)
+    else:
+        found = _text(data, name)
     _check(found)
     return found
 
 
 def _text(data: bytes, name: str) -> AnyRecording:
-    """The recording in a text file."""
-    if len(data) > MOST_TRACE or data.count(b"\n") > MOST_LINES:
-        wanted = f"a pcap file, or a log of at most {MOST_TRACE / MB:g} MB and {MOST_LINES:,} lines"
-        raise FileContentError("file", name, wanted)
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        raise FileContentError("file", name, KINDS) from None
+    """The recording in a text file, in UTF-8 or as PowerShell writes it; ping may have letters of any code page."""
+    if len(data) > MOST_LOG or data.count(b"\n") > MOST_LINES:
+        wanted = f"a capture, JSON of irtt, or a log of at most {MOST_LOG / MB:g} MB and {MOST_LINES:,} lines"
+        raise FileContentError("file", name, f"{wanted}; `split -C {MOST_LOG // MB}m {name}` cuts it")
+    wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
+    text = data.decode("utf-16" if wide else "utf-8-sig", "replace")
+    if not text.strip():
+        raise FileContentError("file", name, f"{KINDS}; it is empty")
     if text.lstrip().startswith("{"):
-        try:
-            log = parse_json(text)
-        except ValueError as error:
-            raise FileContentError("file", name, f"JSON of iperf3 ({error})") from None
-        return iperf3.read(log, name)
+        return iperf3.read(_json(text, name), name)
+    if tables.is_table(text):
+        return tables.read(text, name)
     if ping.is_ping(text):
         return ping.read(text, name)
     if replay.is_numbers(text):
         return replay.read(text, name)
-    raise FileContentError("file", name, KINDS)
+    if "[ ID] Interval" in text:
+        raise FileContentError("file", name, "JSON of iperf3 (`iperf3 --json`), not its text for people")
+    number, line = next((k, line) for k, line in enumerate(text.splitlines(), start=1) if line.strip())
+    raise FileContentError("file", name, f"{KINDS}; {quoted(number, line)}")
+
+
+def _json(text: str, name: str) -> Any:
+    """The content of JSON text, also of `iperf3 --json-stream`."""
+    try:
+        if (stream := iperf3.from_stream(text)) is not None:
+            return stream
+        return parse_json(text)
+    except ValueError as error:
+        why = f"JSON of iperf3 or irtt ({error})"
+        if isinstance(error, json.JSONDecodeError):
+            if error.msg == "Extra data":
+                why = f"JSON of one test; line {error.lineno} begins another (split the file there)"
+            elif error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
+                why = f"whole JSON of iperf3 or irtt; it is cut off in line {error.lineno} (was the test ended early?"
+                why += " `iperf3 --json-stream` writes each interval at once)"
+        raise FileContentError("file", name, why) from None
 
 
 def _check(found: AnyRecording) -> None:

@@ -1,4 +1,4 @@
-"""The JSON of iperf3 (`iperf3 --json`): TCP as the sender sees it, UDP as the receiver does."""
+"""The JSON of iperf3 (`iperf3 --json`, `--json-stream`): TCP as the sender sees it, UDP as the receiver does."""
 
 from __future__ import annotations
 
@@ -6,34 +6,74 @@ from typing import Any
 
 import numpy as np
 
-from orbitcc.common.errors import FileContentError
+from orbitcc.common.errors import FileContentError, quoted
+from orbitcc.common.files import parse_json
 from orbitcc.envs.fitting.recordings import HEADER_BYTES, Datagrams, Intervals
 
 FEWEST = 5
 """A log needs as many intervals."""
+SHORT = 0.5
+"""A last interval below this share of the median is left out."""
 DATAGRAM_HEADER_BYTES = 14 + 20 + 8
 DEFAULT_MSS, MOST_MSS = 1448, 65_535
+
+
+def from_stream(text: str) -> Any:
+    """The log of `iperf3 --json-stream`, one event per line, as that of `--json`; None for text that is none.
+
+    The last line may be cut off, and the end may be missing. Raises ValueError for a line that is not JSON.
+    """
+    first, _, rest = text.lstrip().partition("\n")
+    if '"event"' not in first or not first.rstrip().endswith("}"):
+        return None
+    log: dict[str, Any] = {"intervals": [], "end": {}}
+    lines = [first, *rest.splitlines()]
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            event = parse_json(line)
+            kind, data = event["event"], event.get("data")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            if number == len(lines) and not text.endswith("\n"):
+                break
+            raise ValueError(f"an event of --json-stream in each line; {quoted(number, line)}") from None
+        if kind == "interval":
+            log["intervals"].append(data)
+        elif kind == "start" and "start" in log:
+            raise ValueError(f"one test; line {number} begins another (split the file there)")
+        else:
+            log[str(kind)] = data
+    return log
 
 
 def read(log: Any, file: str) -> Intervals | Datagrams:
     """The intervals of a log; FileContentError when it is not one of iperf3, or too short.
 
-    Intervals are used as iperf3 prints them; omitted ones (`--omit`) and unfinished ones are left out.
+    Intervals are used as iperf3 prints them, with the sum of parallel streams; omitted ones (`--omit`) and a short last
+    one are left out. With `--get-server-output`, the end that sent counts over TCP, the one that received over UDP.
     """
     try:
         if log.get("error"):
             raise FileContentError("file", file, f"JSON of iperf3 without an error (it says: {log['error']})")
-        start, rows, end = log["start"]["test_start"], log["intervals"], log["end"]
+        start = log["start"]["test_start"]
         protocol = start["protocol"]
-        rows = [row for row in rows if not row["sum"].get("omitted") and row["sum"]["seconds"] > 0.1]
+        if start.get("bidir") or any("sum_bidir_reverse" in row for row in log["intervals"]):
+            raise FileContentError("file", file, "JSON of iperf3 in one direction: without --bidir, with -R or not")
+        rows = _rows(log)
         if protocol == "UDP":
             return _datagrams(log, rows, file)
         if protocol != "TCP":
             raise FileContentError("file", file, f"JSON of iperf3 over TCP or UDP, not {protocol}")
-        if start.get("reverse") or any("retransmits" not in row["sum"] for row in rows):
+        served = log.get("server_output_json")
+        if not _sent(rows) and isinstance(served, dict):
+            log, rows = served, _rows(served)
+        if not _sent(rows):
             raise FileContentError(
-                "file", file, "JSON of the sending iperf3, which knows RTT and retransmissions (with -R: of the server)"
-            )
+                "file", file, "JSON of the iperf3 that sent, which knows RTTs and retransmissions: of the client, and "
+                "with -R of the server (`iperf3 -s --json`, or --get-server-output with such a server)"
+            )  # fmt: skip
+        end = log["end"]
         _enough(rows, file)
         mss = int(log["start"].get("tcp_mss") or log["start"].get("tcp_mss_default") or DEFAULT_MSS)
         if not 1 <= mss <= MOST_MSS:
@@ -60,11 +100,23 @@ def read(log: Any, file: str) -> Intervals | Datagrams:
         ) from None
 
 
+def _rows(log: Any) -> list[Any]:
+    """The intervals of a log without the omitted ones and a short last one."""
+    rows = [row for row in log["intervals"] if not row["sum"].get("omitted")]
+    lengths = [float(row["sum"]["seconds"]) for row in rows]
+    return rows[:-1] if rows and lengths[-1] < SHORT * float(np.median(lengths)) else rows
+
+
+def _sent(rows: list[Any]) -> bool:
+    """Whether the end that wrote these intervals sent the data; iperf3 before 3.7 tells by the retransmissions only."""
+    return all("retransmits" in row["sum"] and row["sum"].get("sender") is not False for row in rows)
+
+
 def _datagrams(log: Any, rows: list[Any], file: str) -> Datagrams:
     """Of the receiver if the log has it (`-R` or `--get-server-output`), otherwise of the whole test."""
     served = log.get("server_output_json")
-    if served:
-        rows = [row for row in served["intervals"] if row["sum"]["seconds"] > 0.1]
+    if any("lost_packets" not in row["sum"] for row in rows) and isinstance(served, dict):
+        rows = _rows(served)
     if any("lost_packets" not in row["sum"] for row in rows):
         rows = [{"sum": {**log["end"]["sum"], "start": 0.0}}]
     else:
@@ -83,7 +135,15 @@ def _datagrams(log: Any, rows: list[Any], file: str) -> Datagrams:
 
 
 def _ends(rows: list[Any]) -> Any:
-    return np.cumsum([float(row["sum"]["seconds"]) for row in rows])
+    """When the intervals end, from the start of the first; ValueError when their times do not rise."""
+    sums = [row["sum"] for row in rows]
+    if all("end" in s and "start" in s for s in sums):
+        ends = np.array([float(s["end"]) for s in sums]) - float(sums[0]["start"])
+    else:
+        ends = np.cumsum([float(s["seconds"]) for s in sums])
+    if not (np.diff(ends, prepend=0.0) > 0).all():
+        raise ValueError("the times of the intervals")
+    return ends
 
 
 def _enough(rows: list[Any], file: str) -> None:

@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc.common.errors import FileContentError, FileError, OrbitccError, UnknownNameError
-from orbitcc.common.files import MOST_LINES, MOST_TRACE, atomic_write_text, read_text
+from orbitcc.common.files import MOST_LINES, MOST_TRACE, atomic_write_text, csv_cells, csv_head, read_text
 from orbitcc.common.numbers import checked_number
 from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS
 from orbitcc.envs.description.model import MAX_TIME_S
@@ -135,7 +135,7 @@ def from_csv(text: str, file: str = "trace.csv") -> PathTrace:
     """The trace from CSV text. Raises FileError that names file, line and field."""
     name = Path(file).stem
     lines: list[tuple[int, str]] = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
         if line.startswith("#"):
             key, _, value = line[1:].partition(":")
             name = value.strip() or name if key.strip() == "name" else name
@@ -143,7 +143,7 @@ def from_csv(text: str, file: str = "trace.csv") -> PathTrace:
             lines.append((number, line))
     if not lines:
         raise FileError(file, "nothing", f"a line with the names of columns: {', '.join(COLUMNS)}")
-    head = _cells(lines[0][1], f"{file}, line {lines[0][0]}")
+    head = csv_head(lines[0][1], f"{file}, line {lines[0][0]}")
     for column in head:
         if column not in COLUMNS:
             raise UnknownNameError(f"{file}, line {lines[0][0]}", column, COLUMNS)
@@ -152,18 +152,11 @@ def from_csv(text: str, file: str = "trace.csv") -> PathTrace:
             raise FileError(f"{file}, line {lines[0][0]}", ",".join(head), f"a column {column}")
     reader = _CsvRows(file)
     for number, line in lines[1:]:
-        cells = _cells(line, f"{file}, line {number}")
+        cells = csv_cells(line, f"{file}, line {number}")
         if len(cells) != len(head):
             raise FileError(f"{file}, line {number}", line, f"{len(head)} cells, one per column")
         reader.take(number, dict(zip(head, cells, strict=True)))
     return reader.trace(name)
-
-
-def _cells(line: str, where: str) -> list[str]:
-    try:
-        return [cell.strip() for cell in next(csv.reader([line], strict=True))]
-    except csv.Error as error:
-        raise FileError(where, line, f"cells of CSV ({error})") from None
 
 
 class _CsvRows:
