@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -29,11 +30,18 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+KERNELS, BIASES = ("kernel", "w", "weights", "W"), ("bias", "b", "biases", "B")
+"""What Keras and tf.layers, Stable-Baselines, and contrib and slim call the variables of a dense layer."""
+
+
 class DenseLayer(_Model):
-    """A dense layer: the names of its variables' parents, within the scope. norm: batch normalisation before the
-    activation, by the moving averages, with or without gamma. leaky_relu has the slope 0.2."""
+    """A dense layer: the names of its variables' parents, within the scope. kernel, bias: the names of its variables;
+    empty: the one of KERNELS or BIASES that the checkpoint has. norm: batch normalisation before the activation, by the
+    moving averages, with or without gamma. leaky_relu has the slope 0.2."""
 
     dense: str
+    kernel: str = ""
+    bias: str = ""
     norm: str = ""
     norm_eps: float = Field(default=1e-3, gt=0)
     activation: Literal["tanh", "relu", "leaky_relu", "linear"] = "linear"
@@ -75,12 +83,20 @@ def tensors_of(chosen: Layout, variables: Mapping[str, NDArray[Any]]) -> Tensors
     Raises OrbitccError for a variable that is missing or does not fit.
     """
 
-    def variable(parent: str, name: str, shape: tuple[int, ...], default: float | None = None) -> Array:
-        key = "/".join(part for part in (chosen.scope, parent, name) if part)
-        if key not in variables:
+    def variable(
+        parent: str, name: str, shape: tuple[int, ...], default: float | None = None, others: Sequence[str] = ()
+    ) -> Array:
+        keys = ["/".join(part for part in (chosen.scope, parent, own) if part) for own in (name, *others)]
+        has = [key for key in keys if key in variables]
+        if len(has) > 1:
+            raise OrbitccError("PATH", " and ".join(has), "one of them; name it in the layout: kernel or bias = ...")
+        if not has:
             if default is not None:
                 return np.full(shape, default)
-            raise OrbitccError("PATH", key, f"a variable of the checkpoint ({', '.join(sorted(variables)[:5])} ...)")
+            wanted = keys[0] + (f" (or {', '.join(others)})" if others else "")
+            near = ", ".join(difflib.get_close_matches(keys[0], variables, 5, 0.0))
+            raise OrbitccError("PATH", wanted, f"a variable of the checkpoint ({near} ...)")
+        key = has[0]
         found = np.asarray(variables[key], dtype=np.float64)
         if found.ndim != len(shape) or any(size not in (-1, has) for size, has in zip(shape, found.shape, strict=True)):
             wanted = ", ".join("any" if size < 0 else str(size) for size in shape)
@@ -92,9 +108,10 @@ def tensors_of(chosen: Layout, variables: Mapping[str, NDArray[Any]]) -> Tensors
     found: dict[str, NDArray[np.float32]] = {}
     width = -1
     for k, layer in enumerate(chosen.layers):
-        weight = variable(layer.dense, "kernel", (width, -1)).T
+        kernels, biases = (layer.kernel,) if layer.kernel else KERNELS, (layer.bias,) if layer.bias else BIASES
+        weight = variable(layer.dense, kernels[0], (width, -1), others=kernels[1:]).T
         width = len(weight)
-        bias = variable(layer.dense, "bias", (width,))
+        bias = variable(layer.dense, biases[0], (width,), others=biases[1:])
         if layer.norm:
             scale = variable(layer.norm, "gamma", (width,), 1.0)
             scale = scale / np.sqrt(variable(layer.norm, "moving_variance", (width,)) + layer.norm_eps)
@@ -143,7 +160,7 @@ def import_policy(
 
 def largest_difference(policy: checkpoint.Checkpoint, reference: str | Path) -> float:
     """Of the policy's actions from those of the original network: an .npz file with `observations` [n, D] and `actions`
-    [n, A]. Raises OrbitccError for other files and shapes."""
+    [n, A], of which those beyond [-1, 1] count as the bound. Raises OrbitccError for other files and shapes."""
     wanted = (
         f"an .npz file with observations [n, {policy.card.observation.dim}] and actions [n, {policy.card.action.dim}]"
     )
@@ -152,7 +169,7 @@ def largest_difference(policy: checkpoint.Checkpoint, reference: str | Path) -> 
         given = load_arrays(reference, names)
         observations, actions = (np.asarray(given[name], dtype=np.float32) for name in names)
         own = policy.policy.act(observations)
-        return float(np.abs(own.reshape(actions.shape) - actions).max())
+        return float(np.abs(own.reshape(actions.shape) - np.clip(actions, -1, 1)).max())
     except FileError as error:
         raise FileError("--reference", str(reference), f"{wanted} ({error.allowed})") from None
     except DAMAGED_ARRAYS as error:

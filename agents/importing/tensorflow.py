@@ -26,7 +26,9 @@ MOST_INDEX, MOST_KEY, MOST_VARINT = 1 * MB, 1_000, 10
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8"}
 """DT_FLOAT, DT_DOUBLE, DT_INT32, DT_INT64. Variables of other types are left out."""
 
-WANTED = "a TensorFlow 1 checkpoint: PREFIX, with PREFIX.index and PREFIX.data-00000-of-00001, or their folder"
+WANTED = (
+    "a TensorFlow 1 checkpoint: PREFIX, with PREFIX.index and PREFIX.data-00000-of-00001, their folder, or a SavedModel"
+)
 
 
 def read_bundle(path: str | Path) -> dict[str, NDArray[np.generic]]:
@@ -50,7 +52,7 @@ def files_of(path: str | Path) -> tuple[Path, Path]:
 
 def _prefix(path: Path) -> Path:
     if path.is_dir():
-        found = sorted(path.glob("*.index"))
+        found = sorted(path.glob("*.index")) or sorted(path.glob("variables/*.index"))  # a SavedModel has the latter
         if len(found) != 1:
             raise FileError("PATH", str(path), f"{WANTED} ({len(found)} files *.index in this folder)")
         path = found[0]

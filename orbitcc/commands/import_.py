@@ -17,9 +17,13 @@ def _names() -> list[str]:
 def import_policy(
     policy: Annotated[
         str,
-        typer.Argument(help="astraea, orca, or a TOML file with the layout of a dense actor.", autocompletion=_names),
+        typer.Argument(
+            help="astraea, aurora, orca, or a TOML file with the layout of a dense actor.", autocompletion=_names
+        ),
     ],
-    path: Annotated[Path, typer.Argument(help="A TensorFlow 1 checkpoint: its folder, its index, or its prefix.")],
+    path: Annotated[
+        Path, typer.Argument(help="A TensorFlow 1 checkpoint: its folder, its index, or its prefix; or a SavedModel.")
+    ],
     out: Annotated[Path, typer.Option(help="New folder for the checkpoint; its name is that of the policy.")],
     source: Annotated[str, typer.Option(help="Where the files come from, for the model card.")] = "",
     licence: Annotated[str, typer.Option(help="Their licence, for the model card.")] = "",
