@@ -1,6 +1,6 @@
 """The native vector environments as Stable-Baselines3's `VecEnv`. This module needs SB3."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
 
 from orbitcc.common.errors import OrbitccError
+from orbitcc.envs.environments.core import checked_options
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.vector import VectorCongestionEnv
 
@@ -35,11 +36,27 @@ class SB3VecEnv(VecEnv):
 
     def reset(self) -> NDArray[np.float32]:
         seeds = self._seeds if self._seeds[0] is not None else None
-        observations, _ = self.native.reset(seed=seeds)
+        scenarios = [own.get("scenario") for own in self._options]
+        options = None if all(scenario is None for scenario in scenarios) else {"scenario": scenarios}
+        observations, _ = self.native.reset(seed=seeds, options=options)
         self._reset_seeds()
         self._reset_options()
         self.reset_infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         return observations
+
+    def set_options(self, options: list[dict[str, Any]] | dict[str, Any] | None = None) -> None:
+        """Options of the next reset, a dict for all or a list with one for each environment.
+
+        The one option is `scenario`, which is played once instead of the next.
+
+        Raises:
+            OrbitccError: another option or number of them, or flows that share worlds (`FlowVectorEnv`).
+        """
+        each = [options] * self.num_envs if isinstance(options, Mapping) or options is None else list(options)
+        if len(each) != self.num_envs:
+            raise OrbitccError("options", f"{len(each)} dicts", f"one dict, or {self.num_envs} of them")
+        known = ("scenario",) if isinstance(self.native, VectorCongestionEnv) else ()
+        super().set_options([checked_options(own, *known) for own in each])
 
     def step_async(self, actions: NDArray[np.float32]) -> None:
         self._actions = actions

@@ -249,7 +249,7 @@ def test_variables_under_two_names_and_under_none_are_refused(tmp_path):
     with pytest.raises(OrbitccError, match="model/pi_fc1/kernel and model/pi_fc1/w'.*name it in the layout"):
         import_policy("aurora", two, tmp_path / "mine")
     del found["model/pi/b"]
-    with pytest.raises(OrbitccError, match=r"model/pi/bias \(or b, biases, B\)'.*\(model/pi/\w+, model/pi/\w+,"):
+    with pytest.raises(OrbitccError, match=r"model/pi/bias \(or b, biases, B\)'.*\(.*model/pi/w, "):
         import_policy("aurora", write_bundle(tmp_path / "none", found), tmp_path / "mine")
     assert not (tmp_path / "mine").exists()
 

@@ -97,3 +97,46 @@ def test_recurrent_ppo_of_sb3_contrib_learns_on_every_environment(kind: str) -> 
 def test_only_same_step_autoreset_fits() -> None:
     with pytest.raises(OrbitccError, match="SameStep"):
         shim(VectorCongestionEnv(1, scenario(None)))
+
+
+def test_options_count_for_the_next_reset_and_for_each_environment() -> None:
+    env = shim(VectorCongestionEnv(3, scenario(None), autoreset_mode="SameStep"))
+    slow, fast = (
+        get("dumbbell", rate_mbps=rate, duration_s=6).with_flows([Flow(controller="external")]) for rate in (5, 80)
+    )
+
+    def rates():
+        return [env.native.scenario(i).links[0].rate_mbps for i in range(3)]
+
+    env.set_options([{"scenario": slow}, {}, {"scenario": fast}])
+    env.reset()
+    assert rates() == [5, 100, 80]
+    env.reset()  # options are used once
+    assert rates() == [100, 100, 100]
+    env.set_options({"scenario": slow})
+    env.set_options()
+    env.reset()
+    assert rates() == [100, 100, 100]
+    env.set_options({"scenario": slow})
+    env.seed(3)
+    first = env.reset()
+    assert rates() == [5, 5, 5]
+    native = VectorCongestionEnv(3, scenario(None))
+    assert np.array_equal(first, native.reset(seed=3, options={"scenario": slow})[0])
+
+
+@pytest.mark.parametrize(
+    ("native", "options", "said"),
+    [
+        (VectorCongestionEnv, [{"scenario": None}], "options: '1 dicts'.*one dict, or 2 of them"),
+        (VectorCongestionEnv, {"wind": 3}, "options.wind.*scenario"),
+        (VectorCongestionEnv, [{}, {"reset_mask": True}], "options.reset_mask.*scenario"),
+        (VectorCongestionEnv, [{}, 5], "options.*a dict of options by name"),
+        (FlowVectorEnv, {"scenario": scenario(None)}, "options.scenario.*none"),
+    ],
+)
+def test_options_that_cannot_be_passed_on_are_refused(native, options, said) -> None:
+    env = shim(native(2, scenario(*[None] * (2 if native is FlowVectorEnv else 1)), autoreset_mode="SameStep"))
+    with pytest.raises(OrbitccError, match=said):
+        env.set_options(options)
+    env.reset()
