@@ -154,9 +154,9 @@ def _ready() -> None:
 
 
 def _ask(words: list[str], given: bytes, field: str, value: str) -> bytes:
-    binary = program.find()
-    if binary is None:
-        raise OrbitccError(field, value, f"a machine with {program.NAME}: {program.REMEDY}")
+    lacks, binary = needs.missing("deploy", needs.BUILT), program.find()
+    if lacks or binary is None:
+        raise OrbitccError("deploy", str(binary or program.NAME), f"a program that takes policies: {lacks}")
     done = subprocess.run([binary, *words], input=given, capture_output=True)
     if done.returncode:
         line = done.stderr.decode(errors="replace").strip().rpartition("allowed: ")[2]

@@ -176,6 +176,8 @@ NEEDS: tuple[Need, ...] = (
     Need("ping", ("mininet",), _tool("ping"), "apt-get install iputils-ping"),
     Need("ifconfig", ("mininet",), _tool("ifconfig"), "apt-get install net-tools"),
 )
+BUILT = tuple(need for need in NEEDS if program.NAME in need.name)
+"""What a build of the program brings, on every machine."""
 
 
 def probe(needs: Sequence[Need] = NEEDS) -> list[NeedResult]:

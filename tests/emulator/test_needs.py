@@ -13,7 +13,7 @@ from orbitcc.emulator.run import emulate
 from orbitcc.envs import scenarios
 from orbitcc.envs.description import support
 from orbitcc.envs.description.scenario import Scenario
-from tests.commands.shell import orbitcc
+from tests.commands.shell import called, orbitcc
 
 
 def need(name, found, *purposes):
@@ -82,6 +82,13 @@ def test_a_program_without_agents_is_found_out(monkeypatch, tmp_path):
     assert found[program.NAME] == str(fake)
     assert found["agents in orbitcc-emulator"] is None
     assert program.abilities(tmp_path / "nothing") == {}
+    remedy = "agents in orbitcc-emulator is missing: apt-get install libelf-dev zlib1g-dev, then make emulator\n"
+    for export in ((), ("--export", str(tmp_path / "export"))):
+        done = called("deploy", "perigee", *export)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert done.stderr.startswith(f"error: deploy: '{fake}' is not allowed")
+        assert done.stderr.endswith(remedy)
+    assert not (tmp_path / "export").exists()
 
 
 def test_the_doctor_tells_every_need_and_what_is_lacking():
