@@ -40,6 +40,10 @@ class OrbitccError(ValueError):
         return self.at(".".join(part for part in (prefix, self.field) if part))
 
 
+class OrbitccWarning(UserWarning):
+    """What a user should know although the work goes on; the command line prints it as one line."""
+
+
 _LONGEST_NAME = 200
 """For longer texts no similar name is suggested."""
 MANY = 12

@@ -7,6 +7,7 @@ import io
 import os
 import signal
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -151,9 +152,13 @@ def _check_words(words: list[str]) -> None:
 def main() -> None:
     """Run the command line. A wrong input is one line on stderr and exit code 2."""
     _open_descriptors()
-    from orbitcc.common.errors import OrbitccError
+    from orbitcc.common.errors import OrbitccError, OrbitccWarning
     from orbitcc.common.names import plain
 
+    usual = warnings.formatwarning
+    warnings.formatwarning = lambda message, category, *rest: (
+        f"warning: {message}\n" if issubclass(category, OrbitccWarning) else usual(message, category, *rest)
+    )
     for stream in (sys.stdout, sys.stderr):  # a locale without UTF-8 has no letters for some names
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -6,13 +6,13 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from orbitcc.common.errors import OrbitccError, UnknownNameError
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.model import Model, number
 
 Array = NDArray[np.float64]
@@ -88,6 +88,10 @@ class Shell(Model):
         """Time between two passes of the ascending node."""
         return 2 * math.pi / self.rates_rad_per_s[1]
 
+    def moving(self, raan_deg: float, argument_deg: float, start_s: float) -> Constellation:
+        """The shell in motion; its satellites are fit at any time."""
+        return Constellation(self, raan_deg, argument_deg)
+
     def grid(self) -> Indices:
         """The links of a +Grid as pairs of satellite numbers, [M, 2], each link once.
 
@@ -136,6 +140,22 @@ class Constellation:
     raan_deg: float = 0.0
     argument_deg: float = 0.0
 
+    @property
+    def size(self) -> int:
+        return self.shell.size
+
+    @property
+    def radius_km(self) -> float:
+        return self.shell.radius_km
+
+    def grid(self) -> Indices:
+        return self.shell.grid()
+
+    def label(self, satellite: int) -> str:
+        """The plane of a satellite and its number there."""
+        plane, slot = divmod(satellite, self.shell.satellites_per_plane)
+        return f"{plane}/{slot}"
+
     def positions_km(self, t_s: Sequence[float] | Array, satellites: Sequence[int] | Indices | None = None) -> Array:
         """Earth-fixed positions in km of satellites, by default of all, at the times [T]: [T, n, 3]."""
         shell = self.shell
@@ -180,15 +200,3 @@ SHELLS: dict[str, Shell] = {
         ),
     )
 }  # fmt: skip
-
-
-def _shell(value: Any) -> Any:
-    if isinstance(value, str):
-        if value not in SHELLS:
-            raise UnknownNameError("", value, SHELLS)
-        return SHELLS[value]
-    return value if isinstance(value, Shell) else Shell.build(value)
-
-
-ShellChoice = Annotated[Shell, BeforeValidator(_shell)]
-"""A shell by its name, or as a table."""

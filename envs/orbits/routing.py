@@ -15,7 +15,8 @@ from pydantic import Field, model_validator
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.model import MAX_TIME_S, Model, number
 from orbitcc.envs.orbits import places
-from orbitcc.envs.orbits.constellation import LIGHT_KM_PER_S, SHELLS, Constellation, ShellChoice
+from orbitcc.envs.orbits.constellation import LIGHT_KM_PER_S, SHELLS, Shell
+from orbitcc.envs.orbits.elements import AnyConstellation, Elements, ShellChoice
 from orbitcc.envs.orbits.gateways import GATEWAYS
 from orbitcc.envs.orbits.places import Place, great_circle_km
 from orbitcc.envs.orbits.trace import JUMP_S, PathTrace, Slot
@@ -35,7 +36,7 @@ SLOTS_AT_ONCE = 32
 
 
 class PathSpec(Model):
-    """A path between two places over a shell of satellites.
+    """A path between two places over a shell of satellites, or over those of a file of orbital elements.
 
     source, target: a city (`places.CITIES`) or "latitude,longitude".
     mode: `isl`, over links between satellites; `bp`, a bent pipe up and down between satellites and gateways; `bp1`,
@@ -78,6 +79,11 @@ class PathSpec(Model):
     def _places_differ(self) -> PathSpec:
         if places.find(self.source, "source") == places.find(self.target, "target"):
             raise OrbitccError("target", self.target, f"a place other than the source, {self.source}")
+        for field in ("raan_deg", "argument_deg"):
+            if isinstance(self.shell, Elements) and getattr(self, field) is not None:
+                raise OrbitccError(
+                    field, getattr(self, field), "nothing, because orbital elements place the satellites"
+                )
         return self
 
     @property
@@ -101,18 +107,19 @@ class GroundNetwork:
     def __init__(self, spec: PathSpec, seed: int) -> None:
         rng = np.random.default_rng(seed)
         raan, argument, phase = rng.random(3)
-        shell = spec.shell
         self.spec = spec
         self.rng = rng
-        self.constellation = Constellation(
-            shell,
+        slots = spec.shell.satellites_per_plane if isinstance(spec.shell, Shell) else 1
+        self.constellation: AnyConstellation = spec.shell.moving(
             360 * raan if spec.raan_deg is None else spec.raan_deg,
-            360 / shell.satellites_per_plane * argument if spec.argument_deg is None else spec.argument_deg,
+            360 / slots * argument if spec.argument_deg is None else spec.argument_deg,
+            spec.start_s,
         )
         self.phase_s = spec.slot_s * phase if spec.phase_s is None else spec.phase_s % spec.slot_s
         ends = (places.find(spec.source, "source"), places.find(spec.target, "target"))
         self.ground: tuple[Place, ...] = ends if spec.mode == "isl" else (*ends, *GATEWAYS)
-        self.source, self.target = shell.size, shell.size + 1
+        self.source = self.constellation.size
+        self.target = self.source + 1
 
     @functools.cached_property
     def ground_km(self) -> Array:
@@ -151,11 +158,8 @@ class GroundNetwork:
         return hops.sum(axis=1) + (self.fibre_km[nodes[-2] - self.source] if by_fibre else 0.0)
 
     def label(self, node: int) -> str:
-        """The name of a node: a place, or the plane and number of a satellite."""
-        if node >= self.source:
-            return self.ground[node - self.source].name
-        plane, slot = divmod(node, self.spec.shell.satellites_per_plane)
-        return f"{plane}/{slot}"
+        """The name of a node: a place or a satellite."""
+        return self.ground[node - self.source].name if node >= self.source else self.constellation.label(node)
 
     def slot_edges(self, duration_s: float) -> Array:
         """The starts of the slots from the slot that contains time 0 on, and the end of the last slot."""
@@ -169,19 +173,21 @@ class Sight:
     """What places on the ground see of satellites, whose positions are [..., 3] in km.
 
     ground_km, ups: positions and vertical unit vectors of the places, [G, 3].
-    radius_km: of the orbits.
+    radius_km: of the orbits; None: they differ.
     """
 
-    def __init__(self, ground_km: Array, ups: Array, radius_km: float, min_elevation_deg: float) -> None:
+    def __init__(self, ground_km: Array, ups: Array, radius_km: float | None, min_elevation_deg: float) -> None:
         self.ground_km = ground_km
         self.ups = ups
         self.heights = (ground_km * ups).sum(axis=1)
-        self.squares = (ground_km**2).sum(axis=1) + radius_km**2
+        self.squares = (ground_km**2).sum(axis=1) + (radius_km or 0.0) ** 2
+        self.circular = radius_km is not None
         self.least_sine = math.sin(math.radians(min_elevation_deg))
 
     def distances(self, satellites: Array, place: int | slice | Indices) -> Array:
         """Distances from satellites [..., 3] to one place on the ground, [...], or to several, [..., places]."""
-        return np.sqrt(self.squares[place] - 2 * (satellites @ self.ground_km[place].T))
+        own = 0.0 if self.circular else (satellites**2).sum(axis=-1, keepdims=not isinstance(place, int))
+        return np.sqrt(self.squares[place] + own - 2 * (satellites @ self.ground_km[place].T))
 
     def seen(self, ends: Array, places: slice | Indices) -> Mask:
         """Which satellites each place sees at both the start and the end of a slot: [n, places]. ends: [2, n, 3]."""
@@ -276,7 +282,7 @@ class _Chooser:
         self.network = network
         self.spec = network.spec
         self.ground = network.ground_km
-        self.sight = Sight(self.ground, network.ground_up, self.spec.shell.radius_km, self.spec.min_elevation_deg)
+        self.sight = Sight(self.ground, network.ground_up, network.constellation.radius_km, self.spec.min_elevation_deg)
         self.relay_detours = np.linalg.norm(self.ground[:, None] - self.ground[:2], axis=2).sum(axis=1)
         self.serving: list[int | None] = [None, None]
         self.bound_km = 1.3 * float(np.linalg.norm(self.ground[0] - self.ground[1])) + 2500
@@ -325,7 +331,7 @@ class _Chooser:
             columns.append(seen)
             weights.append(lines[end][seen])
         if self.spec.mode == "isl":
-            grid = self.spec.shell.grid()
+            grid = network.constellation.grid()
             grid = grid[near[grid].all(axis=1)]
             rows.append(grid[:, 0])
             columns.append(grid[:, 1])

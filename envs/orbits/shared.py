@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.orbits import places
-from orbitcc.envs.orbits.constellation import LIGHT_KM_PER_S, Constellation, Shell
+from orbitcc.envs.orbits.constellation import LIGHT_KM_PER_S, Shell
+from orbitcc.envs.orbits.elements import AnyConstellation, Elements
 from orbitcc.envs.orbits.routing import SLIVER_S, Sight
 
 Array = NDArray[np.float64]
@@ -43,7 +44,7 @@ class SharedRoutes:
 
     def __init__(
         self,
-        shell: Shell,
+        shell: Shell | Elements,
         cities: Sequence[str],
         duration_s: float,
         *,
@@ -56,7 +57,8 @@ class SharedRoutes:
         self.shell = shell
         self.cities = tuple(cities)
         self.duration_s = duration_s
-        self.constellation = Constellation(shell, 360 * raan, 360 / shell.satellites_per_plane * argument)
+        slots = shell.satellites_per_plane if isinstance(shell, Shell) else 1
+        self.constellation: AnyConstellation = shell.moving(360 * raan, 360 / slots * argument, 0.0)
         # The edges of all slots that have more than a sliver between 0 and the end.
         first = 0 if slot_s * phase < SLIVER_S else -1
         last = math.ceil((duration_s - SLIVER_S) / slot_s - phase)
@@ -66,7 +68,7 @@ class SharedRoutes:
         self._sight = Sight(
             np.array([place.position_km() for place in found]),
             np.array([place.up() for place in found]),
-            shell.radius_km,
+            self.constellation.radius_km,
             min_elevation_deg,
         )
 
@@ -89,7 +91,7 @@ class SharedRoutes:
                     if candidates.size and (self._selection == "elevation" or now[place] not in candidates):
                         heights = self._sight.elevations_deg(middle[candidates], place)
                         now[place] = int(candidates[np.argmax(heights)])
-                    seen[:, place] &= np.arange(self.shell.size) == now[place]
+                    seen[:, place] &= np.arange(self.constellation.size) == now[place]
             found.append(seen)
         return found
 
@@ -113,9 +115,9 @@ class SharedRoutes:
         from scipy.sparse import csr_matrix  # a slow import, needed only here
         from scipy.sparse.csgraph import dijkstra
 
-        middle, serving, size = self._middle(slot), self._serving[slot], self.shell.size
+        middle, serving, size = self._middle(slot), self._serving[slot], self.constellation.size
         lines = self._sight.distances(middle, slice(None))
-        grid = self.shell.grid()
+        grid = self.constellation.grid()
         hops = np.linalg.norm(middle[grid[:, 0]] - middle[grid[:, 1]], axis=1)
         above, below = np.nonzero(serving)
         # Links between satellites lead both ways, those of places only up: no route comes down on its way.

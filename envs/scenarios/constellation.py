@@ -15,7 +15,8 @@ from orbitcc.envs.description.model import MAX_TIME_S, Points, number
 from orbitcc.envs.description.queues import DropTailPackets
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.orbits import places
-from orbitcc.envs.orbits.constellation import SHELLS, ShellChoice
+from orbitcc.envs.orbits.constellation import SHELLS
+from orbitcc.envs.orbits.elements import ShellChoice, chosen_shell
 from orbitcc.envs.orbits.shared import SharedRoutes, permuted_pairs
 from orbitcc.envs.scenarios.micro import CUBIC
 from orbitcc.envs.scenarios.orbits import INTERRUPTION_MS
@@ -27,6 +28,7 @@ def constellation(
     pairs: Annotated[int, number(1, MOST_PAIRS, whole=True)] = 100,
     cities: tuple[str, ...] = (),
     shell: ShellChoice = SHELLS["starlink1"],
+    tle: str = "",
     selection: Literal["shortest", "elevation", "sticky"] = "shortest",
     run: Annotated[int, number(0, 2**53, whole=True)] = 1,
     slot_s: Annotated[float, number(1, 120, "s")] = 15.0,
@@ -51,6 +53,7 @@ def constellation(
     slot of 15 s. With `interruption`, packets between a city and a satellite that did not serve it before are lost
     (`drop`) or wait (`hold`) for 45 to 120 ms.
     """
+    shell = chosen_shell(shell, tle)
     named = cities or tuple(places.CITIES)
     if len(set(named)) < max(len(named), 2):
         raise OrbitccError("cities", list(cities), "two different places or more")
@@ -157,8 +160,7 @@ class _Builder:
         )
 
     def _label(self, satellite: int) -> str:
-        plane, slot = divmod(satellite, self.routes.shell.satellites_per_plane)
-        return f"{plane}/{slot}"
+        return self.routes.constellation.label(satellite)
 
     def _with_interruptions(self) -> list[Link]:
         """The links; the ways between cities and satellites with an outage whenever they come into use."""

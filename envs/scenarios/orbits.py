@@ -13,7 +13,8 @@ from orbitcc.envs.description.model import MAX_TIME_S, Points, mean_over, number
 from orbitcc.envs.description.queues import DropTailBytes
 from orbitcc.envs.description.scenario import Scenario, SimSettings
 from orbitcc.envs.orbits import formats, leoem
-from orbitcc.envs.orbits.constellation import SHELLS, ShellChoice
+from orbitcc.envs.orbits.constellation import SHELLS
+from orbitcc.envs.orbits.elements import ShellChoice, chosen_shell
 from orbitcc.envs.orbits.routing import PathSpec, find_path
 from orbitcc.envs.scenarios.leo_paper import TBF_BURST_BYTES
 from orbitcc.envs.scenarios.micro import CUBIC, buffer_bytes
@@ -32,6 +33,7 @@ def leo_path(
     source: str = "San Diego",
     target: str = "New York",
     shell: ShellChoice = SHELLS["starlink1"],
+    tle: str = "",
     mode: Literal["isl", "bp", "bp1"] = "isl",
     selection: Literal["shortest", "elevation", "sticky", "random"] = "shortest",
     run: Annotated[int, number(0, 2**53, whole=True)] = 1,
@@ -51,8 +53,10 @@ def leo_path(
     Each run places the satellites differently; `start_s` moves them on. `selection` is the rule that selects the
     serving satellites. When the satellite that serves an end changes, the path has an outage of 45 to 120 ms. Packets
     that are queued or arrive during the outage are lost (`drop`) or wait (`hold`). Without a route, all packets
-    are lost. The buffer is in multiples of the rate times the median base RTT.
+    are lost. The buffer is in multiples of the rate times the median base RTT. With `tle`, a file of orbital elements,
+    the satellites are those of the file, `start_s` after its newest epoch; runs then differ in the phase of the slots.
     """
+    shell = chosen_shell(shell, tle)
     spec = PathSpec(
         source=source, target=target, shell=shell, mode=mode, selection=selection, start_s=start_s,
         min_elevation_deg=min_elevation_deg,

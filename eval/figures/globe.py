@@ -74,7 +74,7 @@ def draw_globe(ax: Axes, route: Route, at_s: float, theme: Theme) -> None:
     draw_ground(ax, view, height, theme)
     visible = view.faces(satellites)
     if network.spec.mode == "isl":
-        grid = network.spec.shell.grid()
+        grid = network.constellation.grid()
         links = view.plane(satellites[grid[visible[grid].all(axis=1)]])
         faint = style.mix(theme.edge, theme.page, 0.5)
         ax.add_collection(LineCollection(list(links), colors=faint, linewidths=0.5, zorder=2), autolim=False)

@@ -28,9 +28,12 @@ def path(
     ] = None,
     target: Annotated[str | None, typer.Option("--to", help="A city, or latitude,longitude.")] = None,
     shell: Annotated[
-        str,
-        typer.Option(help="starlink1, kuiper1, oneweb, leoem, or a TOML table: '{planes=24, ...}'."),
-    ] = "starlink1",
+        str | None,
+        typer.Option(help="starlink1 (default), kuiper1, oneweb, leoem, or a TOML table: '{planes=24, ...}'."),
+    ] = None,
+    tle: Annotated[
+        str | None, typer.Option(help="Satellites as they fly: a file of orbital elements (TLE, 3LE, OMM JSON or CSV).")
+    ] = None,
     mode: Annotated[
         str,
         typer.Option(
@@ -43,7 +46,12 @@ def path(
     seed: Annotated[
         int, typer.Option(help="Seed of the satellites' positions, the start of the slots and random selections.")
     ] = 1,
-    start: Annotated[float, typer.Option(help="Time of the constellation at the start of the path, in seconds.")] = 0.0,
+    start: Annotated[
+        float,
+        typer.Option(
+            help="Time of the constellation at the start of the path, in seconds; with --tle since its newest epoch."
+        ),
+    ] = 0.0,
     min_elevation: Annotated[float, typer.Option(help="Lowest elevation of serving satellites, in degrees.")] = 25.0,
     name: Annotated[
         str | None,
@@ -87,8 +95,8 @@ def path(
         trace = trace if duration is None else trace.lasting(duration)
     else:
         route = _computed(
-            {"source": source, "target": target, "shell": shell, "mode": mode, "selection": selection, "start_s": start,
-             "min_elevation_deg": min_elevation}, seed, duration or 300.0,
+            {"source": source, "target": target, "shell": shell, "tle": tle, "mode": mode, "selection": selection,
+             "start_s": start, "min_elevation_deg": min_elevation}, seed, duration or 300.0,
         )  # fmt: skip
         trace = route.trace()
     if not 0 <= at <= trace.duration_s:
@@ -114,6 +122,7 @@ def _known(name: str) -> PathTrace:
 def _computed(fields: dict[str, Any], seed: int, duration_s: float) -> Route:
     from orbitcc.common.errors import MissingError, OrbitccError
     from orbitcc.envs.description.flows import parse_value
+    from orbitcc.envs.orbits.elements import Elements
     from orbitcc.envs.orbits.routing import PathSpec, find_route
 
     for field in ("source", "target"):
@@ -121,14 +130,15 @@ def _computed(fields: dict[str, Any], seed: int, duration_s: float) -> Route:
             raise MissingError(OPTIONS[field])
     if not 0 <= seed <= 2**53:
         raise OrbitccError("--seed", seed, "a whole number in [0, 2^53]")
+    shell, tle = fields.pop("shell"), fields.pop("tle")
+    if shell is not None and tle is not None:
+        raise OrbitccError("--tle", tle, "either --tle or --shell, not both")
     try:
-        spec = PathSpec(**{**fields, "shell": parse_value(fields["shell"])})
-        if spec.mode == "isl":
-            spec.shell.grid()
+        chosen = Elements(tle=tle) if tle is not None else parse_value(shell or "starlink1")
+        return find_route(PathSpec(**fields, shell=chosen), duration_s, seed)
     except OrbitccError as error:
         first, *rest = error.field.split(".")
         raise error.at(".".join((OPTIONS.get(first, f"--{first}"), *rest))) from None
-    return find_route(spec, duration_s, seed)
 
 
 def as_dict(trace: PathTrace, route: Route | None) -> dict[str, Any]:
