@@ -45,9 +45,9 @@ WANTED = "TLE, 3LE, or OMM as JSON or CSV"
 MAX_AGE_DAYS = 14.0
 """Elements are used for so long before and after their epoch. SGP4 then errs by tens of kilometres, 0.1 ms (our
 choice)."""
-NEIGHBOURS, ALIKE_MOTION, PLANE_DEG, BESIDE_DEG = 64, 0.01, 2.0, 15.0
+NEIGHBOURS, ALIKE_MOTION, PLANE_DEG, BESIDE_DEG = 64, 0.01, 2.0, 40.0
 """Links lead to one of so many nearest satellites, whose mean motion differs by this share at most. Planes that differ
-by less than PLANE_DEG are one; those beside it differ by at most BESIDE_DEG (our choice)."""
+by less than PLANE_DEG are one; the next one is tilted by at most BESIDE_DEG (our choice; Iridium's by 32)."""
 J2000 = datetime(2000, 1, 1, 12, tzinfo=UTC)
 J2000_DAY, DAY_S = 2_451_545.0, 86_400.0
 _SGP4_DAY_0 = 2_433_281.5
@@ -102,10 +102,11 @@ class Elements(Model):
         when = f"{J2000 + timedelta(days=now - J2000_DAY):%Y-%m-%d %H:%M} UTC"
         fresh = [one for one, age in zip(found, ages, strict=True) if abs(age) <= MAX_AGE_DAYS]
         fleet = Fleet(self.name, tuple(fresh), start)
-        up = np.flatnonzero(np.isfinite(fleet.positions_km([start_s])[0, :, 0]))
+        heights = np.linalg.norm(fleet.positions_km([start_s])[0], axis=1) - EARTH_RADIUS_KM
+        up = np.flatnonzero(heights >= CLEAR_KM)  # not where there is no position
         stale, down = len(found) - len(fresh), len(fresh) - len(up)
         if not len(up):
-            why = f"the nearest epoch is {np.abs(ages).min():.1f} days away" if stale else "they have decayed"
+            why = f"the nearest epoch is {np.abs(ages).min():.1f} days away" if not fresh else "they have decayed"
             wanted = (
                 f"elements with an epoch within {MAX_AGE_DAYS:g} days of {when}; of {len(found)} satellites none has"
             )
@@ -113,7 +114,7 @@ class Elements(Model):
         if len(up) > MAX_SATELLITES:
             raise FileContentError("tle", self.tle, f"at most {MAX_SATELLITES:,} satellites, not {len(up):,}")
         if stale or down:
-            parts = (f"{stale} with an epoch more than {MAX_AGE_DAYS:g} days from {when}", f"{down} without a position")
+            parts = (f"{stale} with an epoch more than {MAX_AGE_DAYS:g} days from {when}", f"{down} that have decayed")
             said = ", ".join(part for part in parts if not part.startswith("0 "))
             text = f"{self.tle}: {stale + down} of {len(found)} satellites are left out: {said}"
             warnings.warn(plain(text), OrbitccWarning, stacklevel=2)
@@ -151,10 +152,8 @@ class Fleet:
         SGP4's frame (TEME) turns with the mean sidereal time of UTC, without polar motion and UT1 - UTC: they move a
         satellite by less than 0.5 km, 2 us.
         """
-        found = self._inertial(t_s, satellites)[0]
-        angle = sidereal_rad(self.start_day, np.asarray(t_s, dtype=np.float64))[:, None]
-        cos, sin, (x, y, z) = np.cos(angle), np.sin(angle), np.moveaxis(found, -1, 0)
-        return np.stack((cos * x + sin * y, cos * y - sin * x, z), axis=-1)
+        angle = sidereal_rad(self.start_day, np.asarray(t_s, dtype=np.float64))
+        return earth_fixed_km(self._inertial(t_s, satellites)[0], angle[:, None])
 
     def _inertial(self, t_s: Any, satellites: Any = None) -> tuple[Array, Array]:
         """Positions and velocities in TEME, [T, n, 3]."""
@@ -175,7 +174,7 @@ class Fleet:
         """Links as pairs of satellite numbers, [M, 2], each once, chosen at time 0 and kept.
 
         Elements do not say who has a link to whom. Two satellites have one if each is the nearest to the other on that
-        side: ahead or behind in its plane, to the left or right in planes beside it. So a satellite has at most four.
+        side: ahead or behind in its plane, left or right in the planes next to it. So a satellite has at most four.
         """
         return self._grid
 
@@ -194,15 +193,16 @@ class Fleet:
         )
         way = position[near] - position[:, None]
         along, across = (way * ahead[:, None]).sum(axis=-1), (way * normal[:, None]).sum(axis=-1)
-        cosine = (normal[near] * normal[:, None]).sum(axis=-1)
-        same = cosine >= math.cos(math.radians(PLANE_DEG))
-        beside = ~same & (cosine >= math.cos(math.radians(BESIDE_DEG)))
-        fit = np.abs(motion[near] / motion[:, None] - 1) <= ALIKE_MOTION
+        tilt_deg = np.degrees(np.arccos(np.clip((normal[near] * normal[:, None]).sum(axis=-1), -1, 1)))
+        same = tilt_deg <= PLANE_DEG
+        fit = (tilt_deg <= BESIDE_DEG) & (np.abs(motion[near] / motion[:, None] - 1) <= ALIKE_MOTION)
         fit &= np.linalg.norm(position[near] + position[:, None], axis=-1) / 2 >= EARTH_RADIUS_KM + CLEAR_KM
         pairs = []
-        for there in (same & (along > 0), same & (along < 0), beside & (across > 0), beside & (across < 0)):
-            rows = np.flatnonzero((fit & there).any(axis=1))
-            pairs.append(np.stack((rows, near[rows, (fit & there)[rows].argmax(axis=1)]), axis=1))
+        for side in (same & (along > 0), same & (along < 0), ~same & (across > 0), ~same & (across < 0)):
+            there = fit & side
+            there &= tilt_deg <= np.where(there, tilt_deg, np.inf).min(axis=1, keepdims=True) + PLANE_DEG
+            rows = np.flatnonzero(there.any(axis=1))
+            pairs.append(np.stack((rows, near[rows, there[rows].argmax(axis=1)]), axis=1))
         chosen = np.concatenate(pairs)
         mutual = np.isin(chosen @ (len(numbers), 1), chosen @ (1, len(numbers)))
         return np.unique(np.sort(numbers[chosen[mutual]], axis=1), axis=0)
@@ -210,6 +210,12 @@ class Fleet:
 
 def _unit(vectors: Array) -> Array:
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def earth_fixed_km(inertial: Array, sidereal: Array) -> Array:
+    """Positions [..., 3] in TEME as Earth-fixed ones, at a sidereal time in rad."""
+    cos, sin, (x, y, z) = np.cos(sidereal), np.sin(sidereal), np.moveaxis(inertial, -1, 0)
+    return np.stack((cos * x + sin * y, cos * y - sin * x, z), axis=-1)
 
 
 def sidereal_rad(day: float, t_s: Array) -> Array:

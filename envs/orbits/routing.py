@@ -118,6 +118,8 @@ class GroundNetwork:
         self.phase_s = spec.slot_s * phase if spec.phase_s is None else spec.phase_s % spec.slot_s
         ends = (places.find(spec.source, "source"), places.find(spec.target, "target"))
         self.ground: tuple[Place, ...] = ends if spec.mode == "isl" else (*ends, *GATEWAYS)
+        if spec.mode == "isl":
+            self.constellation.grid()  # a shell without one is refused at once
         self.source = self.constellation.size
         self.target = self.source + 1
 
