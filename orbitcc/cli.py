@@ -149,16 +149,24 @@ def _check_words(words: list[str]) -> None:
             raise OrbitccError(before if before.startswith("-") else "argument", word, "UTF-8 text") from None
 
 
+_USUAL_FORMAT = warnings.formatwarning
+
+
+def _line_of_warning(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> str:
+    """Warnings for the user as one line, others as usual."""
+    from orbitcc.common.errors import OrbitccWarning
+
+    ours = issubclass(category, OrbitccWarning)
+    return f"warning: {message}\n" if ours else _USUAL_FORMAT(message, category, *rest, **more)
+
+
 def main() -> None:
     """Run the command line. A wrong input is one line on stderr and exit code 2."""
     _open_descriptors()
-    from orbitcc.common.errors import OrbitccError, OrbitccWarning
+    from orbitcc.common.errors import OrbitccError
     from orbitcc.common.names import plain
 
-    usual = warnings.formatwarning
-    warnings.formatwarning = lambda message, category, *rest: (
-        f"warning: {message}\n" if issubclass(category, OrbitccWarning) else usual(message, category, *rest)
-    )
+    warnings.formatwarning = _line_of_warning
     for stream in (sys.stdout, sys.stderr):  # a locale without UTF-8 has no letters for some names
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
