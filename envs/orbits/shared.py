@@ -119,6 +119,7 @@ class SharedRoutes:
         lines = self._sight.distances(middle, slice(None))
         grid = self.constellation.grid()
         hops = np.linalg.norm(middle[grid[:, 0]] - middle[grid[:, 1]], axis=1)
+        grid, hops = grid[np.isfinite(hops)], hops[np.isfinite(hops)]  # real satellites can decay
         above, below = np.nonzero(serving)
         # Links between satellites lead both ways, those of places only up: no route comes down on its way.
         rows = np.concatenate((grid[:, 0], grid[:, 1], size + below))
