@@ -273,9 +273,9 @@ def json_items(data: bytes, at: int) -> Iterator[Any]:
 
 
 def load_arrays(
-    path: str | os.PathLike[str], known: Container[str], wanted: str = "an .npz file"
+    path: str | os.PathLike[str], known: Container[str] | None, wanted: str = "an .npz file"
 ) -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz file with a known name, without objects; others are not unpacked.
+    """The arrays of an .npz file with a known name (None: all), without objects; others are not unpacked.
 
     The sizes that the file states are checked before anything is unpacked.
 
@@ -284,16 +284,16 @@ def load_arrays(
     """
     try:
         with open_regular(path, MOST_TABLE) as file:
-            _check_index(file)
+            check_zip(file)
             with zipfile.ZipFile(file) as packed:
                 if len(packed.infolist()) > _MOST_MEMBERS:
                     raise ValueError(f"it has more than {_MOST_MEMBERS:,} arrays")
                 named = ((member.filename.removesuffix(".npy"), member) for member in packed.infolist())
-                members = {name: member for name, member in named if name in known}
+                members = {name: member for name, member in named if known is None or name in known}
                 total = sum(member.file_size for member in members.values())
                 if total > MOST_ARRAYS:
                     raise ValueError(f"its arrays have {total / MB:,.0f} MB; at most {MOST_ARRAYS / MB:,g} MB are read")
-                return {name: _array(packed, member) for name, member in members.items()}
+                return {name: zipped_array(packed, member) for name, member in members.items()}
     except FileError:
         raise
     except OSError as error:
@@ -303,7 +303,7 @@ def load_arrays(
         raise FileError("file", str(path), f"{wanted} ({reason})") from None
 
 
-def _check_index(file: IO[bytes]) -> None:
+def check_zip(file: IO[bytes], most_index: int = _MOST_INDEX) -> None:
     """ValueError unless the list of the files in a zip file is there and short: zipfile reads all of it at once."""
     size = file.seek(0, io.SEEK_END)
     file.seek(max(0, size - 65_557))  # the end record, and the longest comment behind it
@@ -311,12 +311,12 @@ def _check_index(file: IO[bytes]) -> None:
     at = end.rfind(b"PK\5\6")
     if at < 0 or len(end) < at + 22:
         raise ValueError("it is no zip file")
-    if struct.unpack_from("<I", end, at + 12)[0] > _MOST_INDEX or end[max(at - 20, 0) : at].startswith(b"PK\6\7"):
+    if struct.unpack_from("<I", end, at + 12)[0] > most_index or end[max(at - 20, 0) : at].startswith(b"PK\6\7"):
         raise ValueError("the list of its arrays is too long")
     file.seek(0)
 
 
-def _array(packed: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
+def zipped_array(packed: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
     """One array of an .npz file; ValueError where its header promises other than the file holds."""
     import numpy as np
 

@@ -35,13 +35,14 @@ from orbitcc.commands import (
     score,
     search,
     trace,
+    traces,
     train,
     tune,
 )
 from orbitcc.commands.options import InOrder, PolicyCommand, RayPolicyCommand, WholeSentences
 
 GROUPS = {
-    "Start": ("demo", "list", "run", "scenario", "fit", "path"),
+    "Start": ("demo", "list", "run", "scenario", "fit", "path", "traces"),
     "Train": ("train", "tune", "policy", "import", "dataset"),
     "Evaluate": ("eval", "score", "compare", "assess", "search", "reproduce", "trace"),
     "Machine": ("doctor", "deploy", "undeploy", "cluster", "mininet", "link", "bench"),
@@ -78,6 +79,7 @@ app.command("list")(list_.list_names)
 app.add_typer(scenario.app, name="scenario")
 app.command("fit")(fit.fit)
 app.command("path")(path.path)
+app.add_typer(traces.app, name="traces")
 app.command("train", cls=train.SeveralSeeds)(train.train)
 app.command("tune", cls=train.SeveralSeeds)(tune.tune)
 app.add_typer(policy.app, name="policy")

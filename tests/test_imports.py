@@ -18,7 +18,7 @@ LAYERS = {
 INSIDE = {
     "envs": {
         "controllers": 0, "description": 1, "orbits": 2,
-        "fitting": 3, "impairments": 3, "scenarios": 4, "backends": 5, "environments": 6,
+        "fitting": 3, "impairments": 3, "traces": 4, "scenarios": 4, "backends": 5, "environments": 6,
     },
     "eval": {
         "metrics": 0, "heldout_metrics": 0, "statistics": 0, "contenders": 0, "journal": 0, "suites": 1, "results": 2,

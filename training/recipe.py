@@ -166,6 +166,7 @@ class Recipe(Model):
     algorithm: str
     scenario: str | dict[str, Any] = Field(
         description="a name or a file, or a table with its `name` and settings: {name = 'train-leo', duration_s = 30}; "
+        "with `traces`, the windows of a trace set (orbitcc.envs.scenarios.measured); "
         "with a `kind`, the table is a whole distribution (orbitcc.envs.scenarios.from_table)"
     )
     preset: str | dict[str, Any] = presets.DEFAULT
@@ -221,7 +222,18 @@ class Recipe(Model):
 
     @property
     def scenario_name(self) -> str:
+        if self._is_measured:
+            return f"traces-{self.scenario.get('split', 'train')}"
         return self.scenario if isinstance(self.scenario, str) else str(self.scenario.get("name", ""))
+
+    @property
+    def _is_measured(self) -> bool:
+        """Whether the scenario is a table like {traces = 'SET.npz', split = 'train'}, without a name."""
+        return (
+            isinstance(self.scenario, dict)
+            and "traces" in self.scenario
+            and not self.scenario.keys() & {"name", "kind"}
+        )
 
     def world(self) -> Scenario | ScenarioDistribution:
         """The scenario or distribution of the training worlds.
@@ -232,7 +244,7 @@ class Recipe(Model):
         if isinstance(self.scenario, str):
             return scenarios.for_training(self.scenario)
         try:
-            if "kind" in self.scenario:
+            if "kind" in self.scenario or self._is_measured:
                 return scenarios.from_table(self.scenario)
             settings = {key: value for key, value in self.scenario.items() if key != "name"}
             return scenarios.for_training(self.scenario_name, settings)

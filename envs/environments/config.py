@@ -15,7 +15,8 @@ from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.presets import ActionLike, ObservationLike, Preset, RewardLike
 from orbitcc.envs.environments.render import MODES
 from orbitcc.envs.environments.source import EpisodeSource
-from orbitcc.envs.scenarios import SCENARIOS, for_training
+from orbitcc.envs.scenarios import MEASURED, SCENARIOS, for_training, from_table
+from orbitcc.envs.scenarios.distribution import PathDistribution
 
 
 class Settings(TypedDict, total=False):
@@ -45,7 +46,7 @@ _PARTS = ("observation", "action", "reward", "interval_ms")
 class EnvConfig:
     """The settings of an environment, checked on construction; every environment class takes one instead of a scenario.
 
-    scenario: a `Scenario`, a `ScenarioDistribution`, or the name or file of one. A named scenario that has a parameter
+    scenario: a `Scenario`, a `ScenarioDistribution`, or the name, file or table of one. A named scenario that has a parameter
         `run` is drawn anew for every episode, from runs that no suite uses, unless `run` is given.
     preset: observation, action, reward and decision interval; a name, a TOML file, a table or a `Preset`.
     max_agents: how many flows of a world are agents at most; None: all of them (one, in views of single agents).
@@ -59,7 +60,7 @@ class EnvConfig:
         OrbitccError: a value that is not allowed; it names the field.
     """
 
-    scenario: str | Scenario | ScenarioDistribution
+    scenario: str | Mapping[str, Any] | Scenario | ScenarioDistribution
     preset: Preset = presets.DEFAULT  # type: ignore[assignment]  # what it is given as; a Preset afterwards
     max_agents: int | None = None
     background: str = "cubic"
@@ -69,6 +70,8 @@ class EnvConfig:
     render_mode: str | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.scenario, Mapping):
+            object.__setattr__(self, "scenario", from_table(self.scenario))
         object.__setattr__(self, "preset", presets.preset(self.preset))
         if self.render_mode is not None and not (isinstance(self.render_mode, str) and self.render_mode in MODES):
             raise UnknownNameError("render_mode", self.render_mode, MODES)
@@ -97,7 +100,9 @@ class EnvConfig:
             OrbitccError: a value is not allowed. UnknownKeywordError (a TypeError, too): nobody knows the keyword.
         """
         known = tuple(Settings.__annotations__)
-        params = SCENARIOS[given].params if isinstance(given, str) and given in SCENARIOS else {}
+        params: Any = SCENARIOS[given].params if isinstance(given, str) and given in SCENARIOS else {}
+        if isinstance(given, str) and given in MEASURED:
+            params = ("traces", "places", *PathDistribution.model_fields)
         for name in settings:
             if name not in known and name not in params:
                 own = () if view is None else tuple(inspect.signature(view).parameters)

@@ -44,6 +44,9 @@ def test_id(scenario: str) -> str:
 TEST_IDS: dict[str, str] = {test_id(name): name for name in _WITH_RUNS}
 """Ids for tests: run 1 of the scenario, as in the suites; the ids above draw runs that no suite uses."""
 
+TRACE_IDS: dict[str, str] = {env_id(name): name for name in ("traces-train", "traces-validation", "traces-test")}
+"""Ids for the measured paths in one part of a trace set, which the argument `traces` names."""
+
 FLOWS, WORLDS = "orbitcc-flows", "orbitcc-worlds"
 """RLlib's names of one sub-environment per flow, and of whole worlds (:mod:`orbitcc.envs.environments.rllib`)."""
 
@@ -59,6 +62,7 @@ def register_envs() -> None:
     shorter = {env_id(name): {"duration_s": seconds} for name, seconds in _EPISODE_S.items()}
     settings = {name: {"scenario": scenario, **shorter.get(name, {})} for name, scenario in IDS.items()}
     settings |= {name: {"scenario": scenario, "run": 1} for name, scenario in TEST_IDS.items()}
+    settings |= {name: {"scenario": scenario} for name, scenario in TRACE_IDS.items()}
     for name, kwargs in settings.items():
         if name not in gym.registry:
             gym.register(
@@ -73,7 +77,7 @@ def register_with_ray() -> None:
     """Make the ids and names known to RLlib, in every process of this job; a second call changes nothing."""
     from ray.tune.registry import register_env
 
-    for name in (*IDS, *TEST_IDS):
+    for name in (*IDS, *TEST_IDS, *TRACE_IDS):
         register_env(name, partial(_by_id, name))
     for name in (FLOWS, WORLDS):
         register_env(name, partial(_by_name, name))

@@ -63,12 +63,13 @@ UNTOUCHED = Way()
 
 @dataclass(frozen=True)
 class Effect:
-    """The effect on a link. outages: in any order; handovers: in order of time."""
+    """The effect on a link. outages: in any order; handovers: in order of time. path: along which it is, if any."""
 
     forward: Way = UNTOUCHED
     reverse: Way = UNTOUCHED
     outages: Sequence[Outage] = ()
     handovers: Sequence[Handover] = ()
+    path: PathTrace | None = None
 
     def delay_ms_at_start(self) -> float:
         """The delay in ms that is added to the RTT at time 0."""
@@ -86,16 +87,33 @@ class Effect:
 
 
 def along(trace: PathTrace) -> Effect:
-    """The delays, outages and handovers of a path as an effect, for a link without its own."""
+    """The delays, outages and handovers of a path as an effect, for a link without its own.
+
+    Also its losses, and the rates of a capacity as factors on their means (`PathTrace.mean_mbps`).
+    """
     there = Series(trace.t_s, trace.forward_ms, lines=True)
     same = np.array_equal(trace.forward_ms, trace.reverse_ms)
     back = there if same else Series(trace.t_s, trace.reverse_ms, lines=True)
+    forward, reverse = (Way(delay_ms=delay, loss=_lost(trace)) for delay in (there, back))
+    if trace.mean_mbps is not None and (own := trace.capacity) is not None:
+        there_mbps, back_mbps = trace.mean_mbps
+        forward = replace(forward, rate=Series(own.t_s, own.forward_mbps / there_mbps))
+        if back_mbps is not None:
+            reverse = replace(reverse, rate=Series(own.t_s, own.reverse_mbps / back_mbps))
     return Effect(
-        forward=Way(delay_ms=there),
-        reverse=Way(delay_ms=back),
+        forward=forward,
+        reverse=reverse,
         outages=trace.outages(),
         handovers=trace.handovers(),
+        path=trace,
     )
+
+
+def _lost(trace: PathTrace) -> Series | None:
+    """The loss of each direction of a trace; None without any."""
+    if not any(slot.loss for slot in trace.slots):
+        return None
+    return Series(*(np.array(v) for v in zip(*((s.start_s, s.loss) for s in trace.slots), strict=True)))
 
 
 def joined(effects: Sequence[Effect]) -> Effect:
@@ -115,6 +133,7 @@ def joined(effects: Sequence[Effect]) -> Effect:
         reverse,
         merged(o for e in effects for o in e.outages),
         _all_handovers(h for e in effects for h in e.handovers),
+        next((e.path for e in effects if e.path is not None), None),
     )
 
 

@@ -359,22 +359,27 @@ def load_replayer(
     The delay applies to each direction. Rates are means over `bin_ms`.
     return_bandwidth_file: None: the return rate equals the forward rate.
     """
-    delays = _whole_numbers(delay_file, MAX_DELAY_MS, increasing=False)
+    delays = whole_numbers(delay_file, MAX_DELAY_MS, increasing=False)
     end_ms = len(delays) * DELAY_STEP_MS
     t, forward, reverse = steps(np.arange(len(delays)) * DELAY_STEP_MS / 1e3, delays, delays, end_s=end_ms / 1e3)
-    files = (bandwidth_file, bandwidth_file if return_bandwidth_file is None else return_bandwidth_file)
-    rates = np.array([_rates(file, end_ms, bin_ms) for file in files])
+    files = [bandwidth_file] if return_bandwidth_file is None else [bandwidth_file, return_bandwidth_file]
+    found = [rates_of(opportunities(file), end_ms, bin_ms, os.fspath(file)) for file in files]
+    rates = np.array([found[0], found[-1]])
     starts = np.append(0, 1 + np.flatnonzero(np.any(np.diff(rates, axis=1) != 0, axis=0)))
     capacity = Capacity(starts * bin_ms / 1e3, rates[0, starts], rates[1, starts])
     return PathTrace(Path(delay_file).stem, t, forward, reverse, capacity=capacity)
 
 
-def _rates(file: str | os.PathLike[str], end_ms: int, bin_ms: int) -> NDArray[np.float64]:
-    """The rate in Mbit/s in each bin of [0, end_ms)."""
-    stamps = np.array(_whole_numbers(file, MAX_TIME_S * 1e3, increasing=True))
+def opportunities(file: str | os.PathLike[str]) -> NDArray[np.float64]:
+    """The times in ms at which 1500 bytes can be sent, from a file of LeoReplayer or Mahimahi."""
+    return whole_numbers(file, MAX_TIME_S * 1e3, increasing=True)
+
+
+def rates_of(stamps: NDArray[np.float64], end_ms: float, bin_ms: int, file: str = "") -> NDArray[np.float64]:
+    """The rate in Mbit/s in each bin of [0, end_ms), for opportunities at these ms, which repeat from their end on."""
     period = int(stamps[-1])
     if period == 0:
-        raise FileError(os.fspath(file), 0, "opportunities after the first millisecond")
+        raise FileError(file, 0, "opportunities after the first millisecond")
     rounds = math.ceil((end_ms - 1) / period)  # a file that reaches the last millisecond is not repeated
     edges = np.append(np.arange(0, end_ms, bin_ms), end_ms)
     whole = np.clip(-(-edges // period) - 1, 0, rounds - 1)  # rounds before the one in which a bin begins
@@ -408,19 +413,41 @@ def save_replayer(
     )
 
 
-def _whole_numbers(file: str | os.PathLike[str], high: float, *, increasing: bool) -> list[int]:
-    found: list[int] = []
-    for number, line in enumerate(_text(file).splitlines(), start=1):
+def whole_numbers(file: str | os.PathLike[str], high: float, *, increasing: bool) -> NDArray[np.float64]:
+    """The numbers of a file, one in each line: whole, in [0, high]. increasing: none is below the one before.
+
+    Raises FileError that names file and line.
+    """
+    text = _text(file)
+    found = _digits(text)
+    if found is not None and found.max() <= high and not (increasing and (np.diff(found) < 0).any()):
+        return found
+    before = 0
+    for number, line in enumerate(text.splitlines(), start=1):
         where = f"{os.fspath(file)}, line {number}"
         try:
             value = checked_number(_float(line), 0, high, "ms", whole=True)
         except OrbitccError as error:
             raise FileError(where, line, error.allowed) from None
-        if increasing and found and value < found[-1]:
-            raise FileError(where, value, f"{found[-1]} or later (times in order)")
-        found.append(value)
-    if not found:
+        if increasing and value < before:
+            raise FileError(where, value, f"{before} or later (times in order)")
+        before = value
+    if not text:
         raise FileError(os.fspath(file), "nothing", "a number in each line")
+    return np.array([float(line) for line in text.splitlines()])
+
+
+def _digits(text: str) -> NDArray[np.float64] | None:
+    """The numbers of text with 1 to 15 digits in each line, and nothing else; None for other text."""
+    letters = np.frombuffer(text.removesuffix("\n").encode() + b"\n", np.uint8)
+    ends = np.flatnonzero(letters == ord("\n"))
+    length = np.diff(ends, prepend=-1) - 1
+    digits = letters - ord("0")
+    if length.min() < 1 or length.max() > 15 or (digits <= 9).sum() + ends.size < letters.size:
+        return None
+    found = np.zeros(ends.size)
+    for k in range(int(length.max())):
+        found += np.where(length > k, digits.take(ends - 1 - k, mode="wrap"), 0) * 10.0**k
     return found
 
 

@@ -1,15 +1,18 @@
-"""A pool of paths for training; each path is computed at its first use and kept."""
+"""Pools of paths for training: computed at their first use and kept, or windows of measured paths."""
 
 from __future__ import annotations
 
 import functools
-from typing import Annotated
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.model import MAX_TIME_S, Model, number
+from orbitcc.envs.orbits import trace_set
 from orbitcc.envs.orbits.routing import PathSpec, find_path
 from orbitcc.envs.orbits.trace import PathTrace
 
@@ -55,3 +58,71 @@ class PathPool(Model):
     @functools.cached_property
     def _kept(self) -> dict[int, PathTrace]:
         return {}
+
+
+class TracePool(Model):
+    """Windows of the measured paths in one part of a trace set, as a numbered pool. Window i depends only on these
+    settings and on i: one of the paths, from a random time on; a path that is shorter is repeated.
+
+    traces: a file of `orbitcc traces import`. digest: of its content, which is then checked; filled in when the set is
+    first read, so that whoever states these settings names the content, too.
+    """
+
+    traces: str = ""
+    split: Literal["train", "validation", "test"] = "train"
+    places: tuple[str, ...] = Field(default=(), description="only paths at these places; empty: at all")
+    duration_s: Annotated[float, number(1, MAX_TIME_S, "s")] = Field(default=30.0, description="length of a window")
+    seed: Annotated[int, number(0, 2**53, whole=True)] = 1
+    digest: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_the_content(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping) or not isinstance(data.get("traces"), str) or not data["traces"]:
+            return data
+        file = os.path.abspath(data["traces"])
+        found = trace_set.opened(file)
+        if data.get("digest") and data["digest"] != found.digest:
+            raise OrbitccError("digest", data["digest"], f"{found.digest}, that of {data['traces']}")
+        places = data.get("places", ())
+        places = [word.strip() for word in places.split(",")] if isinstance(places, str) else places
+        return {**data, "traces": file, "places": places, "digest": found.digest}
+
+    @model_validator(mode="after")
+    def _has_paths(self) -> TracePool:
+        if self.traces:
+            self._set.numbers(self.split, self.places)
+        return self
+
+    @property
+    def size(self) -> int:
+        """The number of windows."""
+        return 1_000_000
+
+    @property
+    def _set(self) -> trace_set.TraceSet:
+        if not self.traces:
+            raise OrbitccError("traces", "", "the file of a trace set, which `orbitcc traces import` makes")
+        return trace_set.opened(self.traces)
+
+    @functools.cached_property
+    def _numbers(self) -> list[int]:
+        return self._set.numbers(self.split, self.places)
+
+    def path(self, i: int) -> PathTrace:
+        """Window i, 0 to size - 1. Raises OrbitccError without a set."""
+        rng = np.random.default_rng((self.seed, i))
+        traces, numbers = self._set, self._numbers
+        trace = traces.measured(numbers[int(rng.integers(len(numbers)))]).trace()
+        return trace.since(rng.random() * max(0.0, trace.duration_s - self.duration_s)).lasting(self.duration_s)
+
+    def draw(self, rng: np.random.Generator) -> PathTrace:
+        """A random window of the pool."""
+        return self.path(int(rng.integers(self.size)))
+
+
+def pool(value: Any) -> Any:
+    """A table of a pool as that pool: a `TracePool` unless it has `paths`."""
+    if not isinstance(value, Mapping):
+        return value
+    return (PathPool if "paths" in value else TracePool).build(value)

@@ -70,6 +70,17 @@ def _inner_hops(nodes: Sequence[str]) -> set[tuple[str, str]]:
     return set(itertools.pairwise(nodes[1:-1]))
 
 
+def slots_since(slots: Sequence[Slot], start_s: float) -> tuple[Slot, ...]:
+    """The slots from this time on, which is the new 0. The first goes on from before: it is no change of the route."""
+    now = next(slot for slot in reversed(slots) if slot.start_s <= start_s)
+    first, left_ms = now, now.interruption_ms
+    if now.start_s < start_s:
+        left_ms = None if left_ms is None else max(0.0, left_ms - 1e3 * (start_s - now.start_s)) or None
+        first = Slot(0.0, outage=now.outage, loss=now.loss, nodes=now.nodes)
+    first = replace(first, start_s=0.0, interruption_ms=left_ms, interruption_mode=now.interruption_mode)
+    return (first, *(replace(s, start_s=s.start_s - start_s) for s in slots if s.start_s > start_s))
+
+
 @dataclass(frozen=True, eq=False)
 class Capacity:
     """Rates in steps at increasing times from 0 on; 0: no packet passes. t_s, forward_mbps and reverse_mbps are [C]."""
@@ -142,6 +153,24 @@ class PathTrace:
         """The RTT without queues at these times, in ms."""
         return np.interp(np.asarray(t_s), self.t_s, self.forward_ms + self.reverse_ms)
 
+    @functools.cached_property
+    def mean_mbps(self) -> tuple[float, float | None] | None:
+        """The mean rate forward and reverse over time; None without a capacity, and for a reverse rate that equals the
+        forward one, because it was not measured. At least the least rate of a link."""
+        own = self.capacity
+        if own is None:
+            return None
+        lengths = np.diff(np.append(own.t_s, self.duration_s))
+        there, back = (
+            max(float(np.average(r, weights=lengths)), MIN_RATE_MBPS) for r in (own.forward_mbps, own.reverse_mbps)
+        )
+        return there, None if np.array_equal(own.forward_mbps, own.reverse_mbps) else back
+
+    @property
+    def has_delays(self) -> bool:
+        """Whether any delay is above 0: those of a measured path are 0 if only its rates were measured."""
+        return bool(self.forward_ms.any() or self.reverse_ms.any())
+
     def slot_at(self, t_s: float) -> Slot:
         """The slot at time t_s."""
         return next(slot for slot in reversed(self.slots) if slot.start_s <= max(t_s, 0.0))
@@ -155,6 +184,10 @@ class PathTrace:
         return _statistics(self)
 
     # -- variants ---------------------------------------------------------------------------------------------------
+
+    def with_rtt(self, rtt_ms: float) -> PathTrace:
+        """The trace with this RTT added, half of it in each direction."""
+        return replace(self, forward_ms=self.forward_ms + rtt_ms / 2, reverse_ms=self.reverse_ms + rtt_ms / 2)
 
     def with_interruptions(self, draw_ms: Callable[[], float]) -> PathTrace:
         """The trace with an outage at every access change for which none is known.
@@ -180,6 +213,25 @@ class PathTrace:
         while (missing := duration_s - sum(r.duration_s for r in rounds)) > 10 * JUMP_S:
             rounds.append(self._until(min(missing, self.duration_s)))
         return functools.reduce(PathTrace._then, rounds)
+
+    def since(self, start_s: float) -> PathTrace:
+        """The trace from this time on, which is the new 0."""
+        if start_s == 0:
+            return self
+        n, capacity = int(np.searchsorted(self.t_s, start_s, side="right")), self.capacity
+        forward, reverse = self.delays_ms(start_s)
+        if capacity is not None:
+            m = int(np.searchsorted(capacity.t_s, start_s, side="right"))
+            rest = np.append(0.0, capacity.t_s[m:] - start_s)
+            capacity = Capacity(rest, capacity.forward_mbps[m - 1 :], capacity.reverse_mbps[m - 1 :])
+        return PathTrace(
+            self.name,
+            np.append(0.0, self.t_s[n:] - start_s),
+            np.append(forward, self.forward_ms[n:]),
+            np.append(reverse, self.reverse_ms[n:]),
+            slots_since(self.slots, start_s),
+            capacity,
+        )
 
     def _until(self, end_s: float) -> PathTrace:
         if end_s == self.duration_s:

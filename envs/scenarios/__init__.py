@@ -19,6 +19,7 @@ from orbitcc.common.files import read_toml
 from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.description.model import as_orbitcc_error
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution, replaced
+from orbitcc.envs.orbits.trace_set import PARTS
 from orbitcc.envs.scenarios.access import leo_access
 from orbitcc.envs.scenarios.constellation import constellation
 from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution
@@ -35,7 +36,7 @@ from orbitcc.envs.scenarios.orbits import leo_path, leoem_path, path_trace
 from orbitcc.envs.scenarios.parking_lot import parking_lot
 from orbitcc.envs.scenarios.pep import geo_pep
 from orbitcc.envs.scenarios.starlink import starlink_2026
-from orbitcc.envs.scenarios.training import DISTRIBUTIONS
+from orbitcc.envs.scenarios.training import DISTRIBUTIONS, MEASURED
 
 
 @dataclass(frozen=True)
@@ -197,21 +198,43 @@ def load(
         params = {k: v for k, v in settings.items() if k in SCENARIOS[text].params}
         fields = {k: v for k, v in settings.items() if k not in params}
         return _overridden(get(text, **params), fields, SCENARIOS[text].params)
+    if text in MEASURED:
+        return measured({**settings, "split": text.removeprefix("traces-")})
     if text in DISTRIBUTIONS:
         return _distribution_overridden(DISTRIBUTIONS[text], settings)
     if os.path.isdir(text):
         return _distribution_overridden(load_folder(text), settings)
     if not (text.endswith(".toml") or os.sep in text or os.path.exists(text)):
-        raise UnknownNameError("scenario", text, names(), "orbitcc list scenarios")
+        raise UnknownNameError("scenario", text, (*names(), *MEASURED), "orbitcc list scenarios")
     data = read_toml(text)
     kind = data.get("kind")
-    if kind is None:
+    if kind is None and "traces" not in data:
         return _overridden(Scenario.from_dict(data), settings, {})
     return _distribution_overridden(from_table(data), settings)
 
 
+def measured(data: Mapping[str, Any]) -> ScenarioDistribution:
+    """The windows of a trace set: `traces`, perhaps `split` (train) and `places`, and other fields that differ.
+
+    `duration_s` is the length of worlds and windows.
+
+    Raises:
+        OrbitccError: no set is named, or a value is not allowed.
+    """
+    if not data.get("traces"):
+        raise OrbitccError("traces", data.get("traces"), "the file of a trace set (`orbitcc traces import`)")
+    fields = dict(data)
+    pool = {name: fields.pop(name) for name in ("traces", "split", "places") if name in fields}
+    name = f"traces-{pool.setdefault('split', 'train')}"
+    if name not in MEASURED:
+        raise UnknownNameError("split", pool["split"], PARTS)
+    chosen = MEASURED[name]
+    pool["duration_s"] = fields.get("duration_s", chosen.duration_s)
+    return _distribution_overridden(chosen.changed(paths=pool, duration_s=pool["duration_s"]), fields)
+
+
 def from_table(data: Mapping[str, Any]) -> ScenarioDistribution:
-    """A distribution from a table: `kind = "paths"` with its fields, or `kind = "mixture"`.
+    """A distribution from a table: `kind = "paths"` with its fields, `kind = "mixture"`, or `traces` (:func:`measured`).
 
     A mixture has `parts`. Each part is a table with its `weight` (1 by default), the name of a distribution as `base`,
     and the fields that differ from it; `without` names fields that it does not have. `common` are fields of all parts.
@@ -220,6 +243,8 @@ def from_table(data: Mapping[str, Any]) -> ScenarioDistribution:
     Raises:
         OrbitccError: an unknown kind, base or field, or a value that is not allowed.
     """
+    if "traces" in data:
+        return measured(data)
     if data.get("kind") == "paths":
         return PathDistribution.build(data)
     if data.get("kind") != "mixture":
@@ -291,6 +316,7 @@ def _distribution_overridden(chosen: ScenarioDistribution, fields: Mapping[str, 
 
 __all__ = [
     "DISTRIBUTIONS",
+    "MEASURED",
     "SCENARIOS",
     "TRAINING_RUNS",
     "Runs",
@@ -300,6 +326,7 @@ __all__ = [
     "from_table",
     "get",
     "load",
+    "measured",
     "names",
     "register",
 ]

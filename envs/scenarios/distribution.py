@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.controllers import EXTERNAL
@@ -29,11 +29,15 @@ from orbitcc.envs.impairments.geo import GeoImpairments
 from orbitcc.envs.impairments.hotspots import Hotspot, Hotspots
 from orbitcc.envs.impairments.series import Series
 from orbitcc.envs.impairments.weather import Weather
-from orbitcc.envs.orbits.pool import PathPool
-from orbitcc.envs.orbits.trace import Slot
+from orbitcc.envs.orbits.pool import PathPool, TracePool, pool
+from orbitcc.envs.orbits.trace import PathTrace, Slot
 
 _DISTURBANCES = 0x0D15
 """Part of the seed of disturbances, which keeps them independent of the episodes."""
+
+MOST_WINDOWS = 64
+"""Windows of measured paths that a distribution keeps: one of 30 s in steps of 10 ms takes about 1 MB."""
+_T = TypeVar("_T")
 
 _RETURN_QUEUE = DropTailPackets(limit_packets=1000)
 
@@ -132,8 +136,10 @@ class PathDistribution(ScenarioDistribution):
         default=0.0, description="share of worlds without slots, with constant rate and delay"
     )
     loss: RandomLoss | None = None
-    paths: PathPool | None = Field(
-        default=None, description="paths over satellites with one bottleneck; their delays replace base_rtt_ms"
+    paths: Annotated[PathPool | TracePool | None, BeforeValidator(pool)] = Field(
+        default=None,
+        description="paths over satellites with one bottleneck, or windows of measured paths; their delays replace "
+        "base_rtt_ms and their rates rate_mbps, except for what was not measured",
     )
     access: AccessOverlay | None = Field(default=None, description="an access network on the first bottleneck")
     access_cycle: AccessCycle = Field(
@@ -159,6 +165,9 @@ class PathDistribution(ScenarioDistribution):
             raise OrbitccError("slots", "a table", "no table, because slots and delays come from the paths")
         if self.paths is not None and self.one_bottleneck_probability < 1:
             raise OrbitccError("one_bottleneck_probability", self.one_bottleneck_probability, "1 with paths")
+        if isinstance(self.paths, TracePool) and self.paths.duration_s < self.duration_s:
+            allowed = f"{self.paths.duration_s:g} s at most, the length of the windows (paths.duration_s)"
+            raise OrbitccError("duration_s", self.duration_s, allowed)
         return self
 
     @property
@@ -177,13 +186,19 @@ class PathDistribution(ScenarioDistribution):
 
     def disturbance(self, i: int) -> Effect:
         """The effect of path, access network, weather and GEO link number i on a bottleneck; depends on i only."""
-        if i not in self._disturbances:
-            self._disturbances[i] = self._disturb(i)
-        return self._disturbances[i]
+        return self._kept(self._disturbances, i, self._disturb)
 
     @functools.cached_property
     def _disturbances(self) -> dict[int, Effect]:
         return {}
+
+    def _kept(self, kept: dict[int, _T], i: int, make: Callable[[int], _T]) -> _T:
+        """Entry i, made at its first use. Of windows of measured paths, which are long, only the last ones are kept."""
+        if i not in kept:
+            if isinstance(self.paths, TracePool) and len(kept) >= MOST_WINDOWS:
+                del kept[next(iter(kept))]
+            kept[i] = make(i)
+        return kept[i]
 
     @property
     def is_pooled(self) -> bool:
@@ -192,23 +207,31 @@ class PathDistribution(ScenarioDistribution):
 
     def bottleneck(self, i: int) -> tuple[float, Link]:
         """Rate in Mbit/s and link number i of a pooled distribution; the caller sets its queue."""
-        if i not in self._bottlenecks:
-            rng = np.random.default_rng((_DISTURBANCES, i, 1))
-            rate = self.rate_mbps.draw(rng)
-            link = Link.trusted(name="hop-0", rate_mbps=rate, delay_ms=0.0, reverse=self.return_path(rate, rng))
-            self._bottlenecks[i] = rate, impaired(link, [self.disturbance(i)])
-        return self._bottlenecks[i]
+        return self._kept(self._bottlenecks, i, self._bottleneck)
+
+    def _bottleneck(self, i: int) -> tuple[float, Link]:
+        rng, disturbance = np.random.default_rng((_DISTURBANCES, i, 1)), self.disturbance(i)
+        rate, back = self.measured(disturbance, self.rate_mbps.draw(rng))
+        link = Link.trusted(name="hop-0", rate_mbps=rate, delay_ms=0.0, reverse=self.return_path(rate, rng, back))
+        return rate, impaired(link, [disturbance])
+
+    @staticmethod
+    def measured(disturbance: Effect | None, rate: float) -> tuple[float, float | None]:
+        """The mean rates of a path forward and reverse where they were measured; otherwise the given one, and None."""
+        path = None if disturbance is None else disturbance.path
+        return (rate, None) if path is None or path.mean_mbps is None else path.mean_mbps
 
     @functools.cached_property
     def _bottlenecks(self) -> dict[int, tuple[float, Link]]:
         return {}
 
-    def return_path(self, rate: float, rng: Random) -> Direction:
-        """The return direction of a bottleneck with this rate, without delay."""
+    def return_path(self, rate: float, rng: Random, measured_mbps: float | None = None) -> Direction:
+        """The return direction of a bottleneck with this rate, without delay. measured_mbps: its own mean rate."""
         ratio, loss = 1.0, 0.0
         if self.ack_path is not None:
             ratio, loss = self.ack_path.rate_ratio.draw(rng), self.ack_path.loss.draw(rng)
-        return Direction.trusted(rate_mbps=rate / ratio, loss=loss, queue=_RETURN_QUEUE)
+        back = rate / ratio if measured_mbps is None else measured_mbps
+        return Direction.trusted(rate_mbps=back, loss=loss, queue=_RETURN_QUEUE)
 
     def _disturb(self, i: int) -> Effect:
         rng = np.random.default_rng((_DISTURBANCES, i))
@@ -216,6 +239,8 @@ class PathDistribution(ScenarioDistribution):
         slots: Sequence[Slot] | None = None
         if self.paths is not None:
             trace = self.paths.path(i % self.paths.size)
+            if not trace.has_delays:
+                trace = trace.with_rtt(self.base_rtt_ms.draw(np.random.default_rng((_DISTURBANCES, i, 2))))
             effects.append(along(trace))
             slots = trace.slots
         if self.access is not None:
@@ -266,12 +291,14 @@ class _Draw:
         self.hops = dist.bottlenecks.draw_whole(self.rng) if several else 1
         self.ordering = "overtaking" if self.rng.random() < dist.overtaking_probability else "fifo"
         self.viasat = self.rng.random() < dist.viasat_probability
-        self.disturbance = self.pooled = None
+        self.disturbance = self.pooled = self.back = None
         if dist.is_disturbed:
             number = self.rng.integers(0, dist.pool_size)
             self.disturbance = dist.disturbance(number)
             if dist.is_pooled:
                 self.rate, self.pooled = dist.bottleneck(number)
+            else:
+                self.rate, self.back = dist.measured(self.disturbance, self.rate)
         if dist.paths is not None:
             self.rtt = 0.0  # all of it comes from the path
         self.edges = self._slot_edges()
@@ -355,7 +382,9 @@ class _Draw:
             queue=self._queue(rate),
             ordering=self.ordering,
             outages=self.outages,
-            reverse=dist.return_path(rate, rng).with_trusted({"delay_ms": self.delay, "ordering": self.ordering}),
+            reverse=dist.return_path(rate, rng, self.back).with_trusted(
+                {"delay_ms": self.delay, "ordering": self.ordering}
+            ),
         )
         if hop == 0 and self.disturbance is not None:
             link = impaired(link, [self.disturbance])

@@ -5,8 +5,9 @@ from orbitcc.envs.impairments.access import AccessOverlay
 from orbitcc.envs.impairments.geo import GeoImpairments
 from orbitcc.envs.impairments.hotspots import Hotspots
 from orbitcc.envs.impairments.weather import Fades, Weather
-from orbitcc.envs.orbits.pool import PathPool
+from orbitcc.envs.orbits.pool import PathPool, TracePool
 from orbitcc.envs.orbits.routing import PathSpec
+from orbitcc.envs.orbits.trace_set import PARTS
 from orbitcc.envs.scenarios.distribution import (
     AckPath,
     Mixture,
@@ -193,6 +194,24 @@ TRAIN_LEO_WIDE = Mixture(
         ),
     ),
 )
+
+# Windows of measured paths. Their rates and delays replace the ranges, which are for what was not measured.
+MEASURED = {
+    name: PathDistribution(
+        name=name,
+        description=f"windows of the measured paths in the part {part} of a trace set (docs/traces.md); 1-5 flows",
+        duration_s=30,
+        rate_mbps=Span(low=20, high=300, log=True),
+        base_rtt_ms=Span(low=20, high=120),
+        buffer_bdp=Span(low=0.1, high=8, log=True),
+        flows=Span(low=1, high=5),
+        mean_gap_s=6,
+        paths=TracePool(split=part, duration_s=30),
+        pool_size=1_000_000,
+        ack_path=AckPath(rate_ratio=Span(low=2, high=20, log=True), loss=Span(low=0, high=0)),
+    )
+    for part, name in ((part, f"traces-{part}") for part in PARTS)
+}
 
 _ALL = (
     TRAIN_ASTRAEA,

@@ -1,0 +1,175 @@
+"""`orbitcc traces`: measured paths in one file, for training and evaluation."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orbitcc.commands.options import AsJson, WholeSentences, Workers, print_json
+
+if TYPE_CHECKING:
+    from orbitcc.envs.orbits.trace_set import TraceSet
+
+app = typer.Typer(
+    cls=WholeSentences,
+    help="Make trace sets of measured paths, and look at them (docs/traces.md).",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+NAMES = ("leocc", "lens", "wetlinks", "mahimahi", "pings")
+LISTED = 10
+"""As many unreadable files, and findings of each kind, are printed."""
+SetFile = Annotated[Path, typer.Argument(metavar="SET", help="A trace set, made by `orbitcc traces import`.")]
+
+
+@app.command("import")
+def import_traces(
+    layout: Annotated[
+        str,
+        typer.Argument(metavar="|".join(NAMES), help="Whose folder it is.", autocompletion=lambda: NAMES),
+    ],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of the data set, as its authors publish it.")
+    ],
+    out: Annotated[Path, typer.Option(help="Write the set to this .npz file, and its picture beside it.")],
+    licence: Annotated[
+        str | None, typer.Option(help="Of the data. Default: what its authors state, or 'not stated'.")
+    ] = None,
+    workers: Workers = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing --out.")] = False,
+) -> None:
+    """Import a folder of measured paths as a trace set with a fixed split.
+
+    A stopped import continues with the same command. Files that cannot be read are listed and left out; exit code 2 if
+    none can.
+    """
+    from orbitcc.common.errors import FileError, OrbitccError, UnknownNameError
+    from orbitcc.common.files import atomic_write_bytes, check_place
+    from orbitcc.common.names import plain
+    from orbitcc.envs.traces.importing import import_set
+    from orbitcc.eval.figures.base import render
+    from orbitcc.eval.figures.style import LIGHT
+    from orbitcc.eval.figures.traces import draw_traces
+    from orbitcc.parallel import work
+    from orbitcc.parallel.progress import Display
+
+    if layout not in NAMES:
+        raise UnknownNameError("layout", layout, NAMES)
+    if out.suffix != ".npz":
+        raise FileError("--out", str(out), "a name ending in .npz")
+    check_place(out)
+    if out.exists() and not overwrite:
+        raise FileError("--out", str(out), "a file that does not exist yet, or --overwrite")
+    if workers is not None and workers < 1:
+        raise OrbitccError("workers", workers, "1 or more")
+    with work.workers(workers) as apply, Display(1, f"traces, {layout}") as display:
+
+        def progress(done: int, total: int) -> None:
+            display.total = total
+            display.update(done, f"{done}/{total} items")
+
+        try:
+            made, unreadable = import_set(layout, folder, out, apply, progress, licence)
+        except KeyboardInterrupt:
+            print("interrupted; what was read is kept. Continue with the same command", file=sys.stderr)
+            raise typer.Exit(130) from None
+    picture = atomic_write_bytes(out.with_suffix(".png"), render(draw_traces(made, LIGHT), "png"))
+    for line in unreadable[:LISTED]:
+        print(f"warning: left out: {plain(line)}", file=sys.stderr)
+    if unreadable:
+        more = f", the first {LISTED} of them above" if len(unreadable) > LISTED else ""
+        print(f"warning: {len(unreadable)} could not be read{more}; `orbitcc traces show` lists all", file=sys.stderr)
+    _print(made)
+    print(f"picture: {picture}")
+    print(f"set: {out}")
+
+
+@app.command()
+def show(traces: SetFile, as_json: AsJson = False) -> None:
+    """Print where a trace set comes from, its licence, and its paths by place and part."""
+    from orbitcc.common.names import plain
+    from orbitcc.envs.orbits.trace_set import TraceSet
+
+    found = TraceSet(traces)
+    if as_json:
+        print_json({**found.index, "digest": found.digest})
+        return
+    _print(found)
+    for line in found.index.get("unreadable", ()):
+        print(f"left out: {plain(str(line))}")
+
+
+@app.command()
+def check(
+    traces: SetFile,
+    most: Annotated[float, typer.Option(help="Highest rate in the direction of the data, Mbit/s.")] = 500.0,
+    most_up: Annotated[float, typer.Option(help="Highest rate in the other direction, Mbit/s.")] = 60.0,
+    as_json: AsJson = False,
+) -> None:
+    """Print what looks wrong in a trace set; nothing in it is changed."""
+    from dataclasses import asdict
+
+    from rich.console import Console
+
+    from orbitcc.commands.run import table
+    from orbitcc.common.names import terminal
+    from orbitcc.envs.orbits.trace_set import TraceSet
+    from orbitcc.envs.traces.check import check as findings
+
+    found = list(findings(TraceSet(traces), most, most_up))
+    if as_json:
+        print_json([asdict(one) for one in found])
+        return
+    if not found:
+        print("nothing looks wrong")
+        return
+    shown = table("what looks wrong", "paths", "first of them", "")
+    for what in dict.fromkeys(one.what for one in found):
+        same = [one for one in found if one.what == what]
+        shown.add_row(what, f"{len(same):,}", terminal(same[0].path), terminal(same[0].value))
+    Console().print(shown)
+
+
+def _print(found: TraceSet) -> None:
+    from rich.console import Console
+
+    from orbitcc.commands.run import table
+    from orbitcc.common.names import terminal
+    from orbitcc.envs.orbits.trace_set import PARTS
+
+    console, index = Console(), found.index
+    console.print(
+        f"[bold]{terminal(str(index.get('source', '')))}[/bold] · {len(found.entries):,} paths", highlight=False
+    )
+    for key in ("layout", "publisher", "citation", "licence"):
+        if index.get(key):
+            console.print(f"{key}: {terminal(str(index[key]))}", highlight=False)
+    console.print(
+        f"split by {terminal(str(index.get('unit')))} of a place: {terminal(str(index.get('split_digest')))}",
+        highlight=False,
+    )
+    shown = table("place", *PARTS, "minutes", "Mbit/s", "RTT, ms", "outages", "losses, %")
+    for place in found.places:
+        own = [e for e in found.entries if e["place"] == place]
+        total_s = sum(e["duration_s"] for e in own)
+        shown.add_row(
+            terminal(place),
+            *(f"{sum(e['part'] == part for e in own):,}" for part in PARTS),
+            f"{total_s / 60:.0f}",
+            _median(own, "rate_mbps"),
+            _median(own, "rtt_ms"),
+            f"{sum(e['outages'] for e in own):,}",
+            f"{100 * sum(e['loss'] * e['duration_s'] for e in own) / total_s:.2f}",
+        )
+    console.print(shown)
+
+
+def _median(entries: list[dict[str, Any]], field: str) -> str:
+    """The median of the paths' medians."""
+    from statistics import median
+
+    known = [e[field][1] for e in entries if e[field]]
+    return f"{median(known):.1f}" if known else "–"
