@@ -1,4 +1,8 @@
-"""Generated paths beside measured ones: distributions, correlations over time, and what controllers reach on both."""
+"""A model of the paths of a trace set, and generated paths beside measured ones.
+
+The model is fitted to the train part alone and compared with the test part: distributions, correlations over time, and
+what controllers reach on both.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,24 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.fitting.changes import SLOT_S, filled, runs_of
-from orbitcc.envs.fitting.distribution import BIN_S, Observed
+from orbitcc.envs.fitting.changes import SLOT_S, filled
+from orbitcc.envs.fitting.distribution import (
+    BIN_S,
+    FEWEST_PATHS,
+    PROBE_S,
+    Observed,
+    distribution,
+    observe,
+    outages,
+)
+from orbitcc.envs.fitting.model import Note
+from orbitcc.envs.orbits.trace_set import TraceSet, opened
+from orbitcc.envs.scenarios import from_table, measured
 from orbitcc.parallel.work import Apply, ordered
 
 CONTROLLERS = ("cubic", "reno", "vegas", "westwood", "bbr", "bbr3", "copa", "vivace")
@@ -21,6 +37,13 @@ SHARES = (5, 50, 95)
 LAGS_S = (1.0, 15.0)
 RANKED, GOODPUT = 0.9, 0.1
 """The rank correlation of controllers and the relative difference of goodput that a model is asked for."""
+
+LONGEST_S = 120.0
+"""Length of generated paths at most; otherwise the median of the measured ones."""
+COMPARED_BDP = 2.0
+"""Buffer on the paths that controllers are compared on."""
+GENERATED = 0x9E4
+"""Part of the seed of generated worlds."""
 
 Array = NDArray[np.float64]
 
@@ -99,6 +122,75 @@ class Comparison:
         return found
 
 
+@dataclass(frozen=True)
+class PathModel:
+    """The distribution as a table (a scenario file), what each part was fitted to, and the comparison."""
+
+    table: dict[str, Any]
+    notes: Mapping[str, Sequence[Note]]
+    comparison: Comparison
+
+
+def model(traces: TraceSet, name: str, apply: Apply, paths: int = 200, worlds: int = 40) -> PathModel:
+    """Fit a distribution to paths of the train part, one part for each place with five or more, and compare.
+
+    paths: at most as many of each part of the split, in its fixed order; worlds: as many of the measured and of the
+    generated paths carry one flow of each controller. Raises OrbitccError for a set with too few paths.
+    """
+    numbers = {part: traces.numbers(part)[:paths] for part in ("train", "test")}
+    seen = {part: ordered(apply, _observed, [(traces.path, k) for k in own]) for part, own in numbers.items()}
+    places: dict[str, list[Observed]] = {}
+    for k, path in zip(numbers["train"], seen["train"], strict=True):
+        places.setdefault(traces.entries[k]["place"], []).append(path)
+    others = [path for own in places.values() if len(own) < FEWEST_PATHS for path in own]
+    chosen = {place: own for place, own in places.items() if len(own) >= FEWEST_PATHS}
+    chosen = chosen | ({"other places": others} if len(others) >= FEWEST_PATHS else {}) or {"all places": seen["train"]}
+    duration_s = float(np.clip(round(float(np.median([path.duration_s for path in seen["train"]]))), 10, LONGEST_S))
+    fitted = {place: distribution(own, name, duration_s) for place, own in sorted(chosen.items())}
+    parts = [_plain(part.fields) | {"weight": float(len(chosen[place]))} for place, part in fitted.items()]
+    parts = [{key: value for key, value in part.items() if key != "kind"} for part in parts]
+    common = {"name": name, "description": f"generated paths, fitted to the train part of {traces.index['source']}"}
+    table = {"kind": "mixture", **common, "parts": parts}
+    alone = {"flows": [1, 1], "buffer_bdp": [COMPARED_BDP, COMPARED_BDP]}
+    made = from_table(table | {"parts": [part | alone for part in parts]})
+    generated = [made.sample(np.random.default_rng((GENERATED, k))) for k in range(max(worlds, len(seen["test"])))]
+    rated = any(path.rate_mbps is not None for path in seen["test"])
+    steps = [path.step_s for path in seen["test"] if path.rtt_ms is not None]
+    step_s = float(np.median(steps)) if steps else None
+    replayed = measured({"traces": traces.path, "split": "test", "duration_s": duration_s, **alone})
+    return PathModel(
+        table,
+        {place: part.notes for place, part in fitted.items()},
+        compare(
+            seen | {"generated": [
+                observe(f"generated {k}", world.links[0], world.duration_s, k, rated=rated, step_s=step_s)
+                for k, world in enumerate(generated)
+            ]},
+            {
+                "test": [replayed.sample(np.random.default_rng((GENERATED, k))) for k in range(worlds)],
+                "generated": generated[:worlds],
+            },
+            apply,
+        ),
+    )  # fmt: skip
+
+
+def _observed(job: tuple[str, int]) -> Observed:
+    """A path of a set, at the interval of its delays, but at most every 20 ms."""
+    traces, k = opened(job[0]), job[1]
+    path = traces.measured(k)
+    step_s = None if path.delay_ms is None else max(PROBE_S, path.delay_step_s)
+    return observe(path.name, path.trace().link(), path.duration_s, k, rated=path.rate_mbps is not None, step_s=step_s)
+
+
+def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields with models as tables of what differs from the defaults."""
+    return {
+        key: value.model_dump(exclude_defaults=True) if isinstance(value, BaseModel) else value
+        for key, value in fields.items()
+    }
+
+
 def compare(
     parts: Mapping[str, Sequence[Observed]], worlds: Mapping[str, Sequence[Scenario]], apply: Apply
 ) -> Comparison:
@@ -146,28 +238,32 @@ def _rates(path: Observed) -> Array:
     return np.array([]) if path.rate_mbps is None else path.rate_mbps
 
 
+def _rtts(path: Observed) -> Array:
+    return np.array([]) if path.rtt_ms is None else path.rtt_ms
+
+
 def _losses(path: Observed) -> Array:
     """The share of probes that are lost in each second, in %."""
-    second = max(1, round(1 / path.step_s))
-    whole = path.rtt_ms[: path.rtt_ms.size // second * second]
-    return 100 * np.isnan(whole).reshape(-1, second).mean(axis=1)
-
-
-def _outages(path: Observed) -> Array:
-    """The lengths of runs of three lost probes and more, and of bins without service, in ms."""
-    lengths = runs_of(np.isnan(path.rtt_ms))[1]
-    silent = runs_of(_rates(path) <= 0.02 * np.mean(_rates(path)))[1] if _rates(path).size else np.array([])
-    return 1e3 * np.concatenate((lengths[lengths >= 3] * path.step_s, silent * BIN_S))
+    second, rtt = max(1, round(1 / path.step_s)), _rtts(path)
+    return 100 * np.isnan(rtt[: rtt.size // second * second]).reshape(-1, second).mean(axis=1)
 
 
 _MARGINALS: tuple[tuple[str, str, Callable[[Observed], Array]], ...] = (
     ("rate in 0.1 s", "Mbit/s", _rates),
-    ("mean rate of a path", "Mbit/s", lambda path: _rates(path).mean(keepdims=True)),
-    ("RTT", "ms", lambda path: path.rtt_ms[~np.isnan(path.rtt_ms)]),
-    ("median RTT of a path", "ms", lambda path: np.array([np.nanmedian(path.rtt_ms)])),
-    ("change of the RTT between probes", "ms", lambda path: np.abs(np.diff(path.rtt_ms))),
+    (
+        "mean rate of a path",
+        "Mbit/s",
+        lambda path: _rates(path).mean(keepdims=True) if _rates(path).size else _rates(path),
+    ),
+    ("RTT", "ms", _rtts),
+    (
+        "median RTT of a path",
+        "ms",
+        lambda path: np.nanmedian(_rtts(path), keepdims=True) if _rtts(path).size else _rtts(path),
+    ),
+    ("change of the RTT between probes", "ms", lambda path: np.abs(np.diff(_rtts(path)))),
     ("loss in a second", "%", _losses),
-    ("outage", "ms", _outages),
+    ("length of an outage", "ms", lambda path: np.array([1e3 * length for _, length, _ in outages(path)])),
 )
 
 
@@ -187,8 +283,8 @@ def _rate_of_seconds(path: Observed) -> Array:
 
 
 def _rtt_of_seconds(path: Observed) -> Array:
-    known = path.rtt_ms if not np.isnan(path.rtt_ms).all() else np.array([])
-    return _seconds(filled(known) if known.size else known, path.step_s)
+    rtt = _rtts(path)
+    return _seconds(filled(rtt) if not np.isnan(rtt).all() else rtt[:0], path.step_s)
 
 
 def _seconds(values: Array, step_s: float) -> Array:

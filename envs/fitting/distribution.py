@@ -1,7 +1,7 @@
 """A distribution of access links, fitted to many measured paths.
 
-Each path is probed as it would be replayed, every 20 ms, and described by a few quantities; a quantity of the
-distribution is a range that most of the paths lie in. What the paths do not show keeps its default, which the notes say.
+Each path is probed as it would be replayed, and described by a few quantities. A range of the distribution has the mean
+and the spread of a quantity over the paths. What no path shows keeps its default, which the notes say.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.links import Link
+from orbitcc.envs.description.model import mean_over
 from orbitcc.envs.description.ranges import Span
 from orbitcc.envs.fitting import changes, fit
 from orbitcc.envs.fitting.model import Note
@@ -21,45 +22,47 @@ from orbitcc.envs.fitting.recordings import Array, Gathered, Probes
 from orbitcc.envs.impairments.access import AccessOverlay
 from orbitcc.envs.impairments.probe import probe
 from orbitcc.envs.impairments.series import Series
+from orbitcc.envs.scenarios.distribution import AckPath
 
 PROBE_S, BIN_S = 0.02, 0.1
 FEWEST_PATHS = 5
 OUTAGE_PROBES = 3
 """Probes lost in a row are an outage: at 20 ms, 60 ms and more."""
 SILENT = 0.02
-"""Bins with less than this share of a path's mean rate, and so few lost probes that packets wait: an outage that holds."""
+"""Bins with less than this share of a path's mean rate are an outage; it holds packets if no probe is lost in it."""
 NEAR_EDGE_S = 0.6
-UNKNOWN_MBPS = (50.0, 250.0)
-"""Downlinks of Starlink (docs/links.md), where no rate was measured."""
+UNKNOWN_MBPS, UNKNOWN_RTT_MS = (20.0, 300.0), (20.0, 120.0)
+"""Those of `traces-train`, for paths without measured rates or delays."""
 CORRELATED = 0.2
 """A smaller correlation of neighbours counts as none."""
+_NONE = Span(low=0, high=0)
 
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """What a path shows: rate_mbps [T] in bins of 0.1 s (None: none was measured), rtt_ms [N] of probes every step_s.
+    """What a path shows: rate_mbps [T] in bins of 0.1 s, rtt_ms [N] of probes every step_s; None: not measured.
 
     RTTs are NaN where a probe was lost. rate_mbps is 0 during outages.
     """
 
     name: str
+    duration_s: float
     rate_mbps: Array | None
-    rtt_ms: Array
+    rtt_ms: Array | None
     step_s: float = PROBE_S
-
-    @property
-    def duration_s(self) -> float:
-        return self.rtt_ms.size * self.step_s
+    rate_ratio: float = float("nan")
+    """Mean rate over that of the other direction, if it was measured."""
 
 
 def observe(
-    name: str, link: Link, duration_s: float, seed: int, *, rated: bool = True, step_s: float = PROBE_S
+    name: str, link: Link, duration_s: float, seed: int, *, rated: bool = True, step_s: float | None = PROBE_S
 ) -> Observed:
-    """Probe a link for this long; rated: its rate was measured, too; step_s: as often as the measured paths were."""
-    rng = np.random.default_rng(seed)
-    rtt_ms = probe(link, np.arange(0.0, duration_s - 1e-9, step_s), rng)
+    """Probe a link for this long, as its path was measured: with its rates or not, every step_s (None: no RTTs)."""
+    times = np.arange(0.0, duration_s - 1e-9, step_s) if step_s is not None else None
+    rtt_ms = None if times is None else probe(link, times, np.random.default_rng(seed))
+    every_s = PROBE_S if step_s is None else step_s
     if not rated or link.rate_mbps is None:
-        return Observed(name, None, rtt_ms, step_s)
+        return Observed(name, duration_s, None, rtt_ms, every_s)
     edges = np.arange(0.0, duration_s + BIN_S / 2, BIN_S)
     rate = Series.of(link.rate_mbps)
     times = np.unique(np.concatenate((rate.t_s, edges)))
@@ -70,17 +73,24 @@ def observe(
             span = np.clip(np.array([outage.at_s, outage.at_s + outage.duration_ms / 1e3]), 0, duration_s) / BIN_S
             covered = np.clip(span[1] - np.arange(mbps.size), 0, 1) - np.clip(span[0] - np.arange(mbps.size), 0, 1)
             mbps = mbps * (1 - covered)
-    return Observed(name, mbps, rtt_ms, step_s)
+    back = link.backward().rate_mbps
+    ratio = (
+        float("nan")
+        if back is None or back == link.rate_mbps
+        else mean_over(link.rate_mbps, duration_s) / mean_over(back, duration_s)
+    )
+    return Observed(name, duration_s, mbps, rtt_ms, every_s, ratio)
 
 
 @dataclass(frozen=True)
 class Described:
     """A path in figures; NaN for those it does not show.
 
-    rate_mbps: geometric mean over slots. slot_rate_sd, noise_sd: of the logarithm of the rate of slots, and of the rate
-    within slots as a share of the slot's. noise_tau_s: correlation time within slots. floor_rtt_ms: base RTT of the
-    shortest slot; longer_ms: how much longer the slots are, and slot_sd_ms their root mean square. edge_share: share of slot edges with
-    an outage. outages_ms: lengths at edges; others_ms: away from them. held: share of outages in which packets wait.
+    rate_mbps: geometric mean over slots (slot_log_rates). slot_rate_sd: standard deviation of these logarithms.
+    noise_sd: of the rate within slots, as a share of the slot's; noise_tau_s: its correlation time.
+    floor_rtt_ms: base RTT of the shortest slot; longer_ms: how much longer the slots are; slot_sd_ms: its root mean
+    square. edge_share: share of slot edges with an outage. outages_ms: lengths of those; others_ms: of the others.
+    held: share of outages in which packets wait.
     """
 
     slots: Array
@@ -100,45 +110,52 @@ class Described:
     outages_ms: Array
     others_ms: Array
     held: float
+    rate_ratio: float
 
 
 def describe(path: Observed) -> Described:
     """The figures of one path."""
-    at = np.arange(path.rtt_ms.size) * path.step_s
-    fitted = fit.fit(Gathered([Probes(path.name, at, path.rtt_ms)], [], [], [], []))
-    gaps = _outages(path)
-    phase = fitted.phase_s if fitted.phase_s is not None else changes.slot_phase([start for start, _, _ in gaps])
+    nan, gaps = float("nan"), outages(path)
+    fitted, phase = None, changes.slot_phase([start for start, _, _ in gaps])
+    if path.rtt_ms is not None:
+        at = np.arange(path.rtt_ms.size) * path.step_s
+        fitted = fit.fit(Gathered([Probes(path.name, at, path.rtt_ms)], [], [], [], []))
+        phase = fitted.phase_s if fitted.phase_s is not None else phase
     slots = changes.slot_edges(0.0 if phase is None else phase, path.duration_s)
-    near, away, held = [], [], []
-    for start, length, waits in gaps:
-        distance = float("inf") if phase is None else abs((start - phase + 7.5) % changes.SLOT_S - 7.5)
-        (near if distance <= NEAR_EDGE_S else away).append(1e3 * length)
-        held.append(waits)
+    near, away = [], []
+    for start, length, _ in gaps:
+        half = changes.SLOT_S / 2
+        apart_s = np.inf if phase is None else abs((start - phase + half) % changes.SLOT_S - half)
+        (near if apart_s <= NEAR_EDGE_S else away).append(1e3 * length)
+    rates = _rates(path, slots)
+    cuts = (
+        len(near) / max(slots.size - 1, 1) if phase is not None else nan,
+        np.array(near), np.array(away), float(np.mean([holds for _, _, holds in gaps])) if gaps else nan,
+        path.rate_ratio,
+    )  # fmt: skip
+    if fitted is None or path.rtt_ms is None:
+        return Described(slots, *rates, nan, np.zeros(0), nan, nan, nan, nan, nan, *cuts)
     inside = np.zeros(path.rtt_ms.size, dtype=bool)
     for start, length, _ in gaps:
         inside[int(start / path.step_s) : int((start + length) / path.step_s) + 1] = True
-    lost = float(np.isnan(path.rtt_ms[~inside]).mean()) if not inside.all() else float("nan")
-    jitter = fitted.jitter
+    lost = float(np.isnan(path.rtt_ms[~inside]).mean()) if not inside.all() else nan
     base = fitted.base_ms[np.maximum(np.searchsorted(fitted.slots_s, slots, side="right") - 1, 0)]
-    longer = base - base.min()
-    rates = _rates(path, slots)
+    longer, jitter = base - base.min(), fitted.jitter
     return Described(
         slots, *rates, float(base.min()), longer, float(np.sqrt(np.mean(longer**2))),
-        2 * jitter.mean_ms if jitter else 0.0, jitter.tau_ms if jitter else float("nan"),
-        float(jitter.shape) if jitter else float("nan"), lost,
-        len(near) / max(slots.size - 1, 1) if phase is not None else float("nan"),
-        np.array(near), np.array(away), float(np.mean(held)) if held else float("nan"),
+        2 * jitter.mean_ms if jitter else 0.0, jitter.tau_ms if jitter else nan,
+        float(jitter.shape) if jitter else nan, lost, *cuts,
     )  # fmt: skip
 
 
-def _outages(path: Observed) -> list[tuple[float, float, bool]]:
+def outages(path: Observed) -> list[tuple[float, float, bool]]:
     """(start in s, length in s, whether packets wait) of each outage: probes lost in a row, or bins without service."""
-    starts, lengths = changes.runs_of(np.isnan(path.rtt_ms))
-    long = lengths >= OUTAGE_PROBES
-    found = [
-        (s * path.step_s, n * path.step_s, False)
-        for s, n in zip(starts[long].tolist(), lengths[long].tolist(), strict=True)
-    ]
+    found: list[tuple[float, float, bool]] = []
+    if path.rtt_ms is not None:
+        starts, lengths = changes.runs_of(np.isnan(path.rtt_ms))
+        long = lengths >= OUTAGE_PROBES
+        lost = zip(starts[long].tolist(), lengths[long].tolist(), strict=True)
+        found = [(s * path.step_s, n * path.step_s, False) for s, n in lost]
     if path.rate_mbps is not None:
         silent = path.rate_mbps < SILENT * path.rate_mbps.mean()
         for s, n in zip(*(v.tolist() for v in changes.runs_of(silent)), strict=True):
@@ -156,9 +173,8 @@ def _rates(path: Observed, slots: Array) -> tuple[float, Array, float, float, fl
     mbps = path.rate_mbps
     slot = np.searchsorted(slots, (np.arange(mbps.size) + 0.5) * BIN_S, side="right") - 1
     served = mbps >= SILENT * mbps.mean()
-    means = np.array(
-        [mbps[(slot == k) & served].mean() if ((slot == k) & served).any() else np.nan for k in range(slots.size)]
-    )
+    count = np.bincount(slot[served], minlength=slots.size)
+    means = np.where(count > 0, np.bincount(slot[served], mbps[served], slots.size) / np.maximum(count, 1), np.nan)
     logs = np.log(means[~np.isnan(means)])
     around = np.where(served, mbps / means[slot] - 1, np.nan)
     second = round(1 / BIN_S)
@@ -215,44 +231,55 @@ class _Ranges:
         return Span(low=low, high=high, log=log and high > low)
 
     def fitted(self) -> Fitted:
-        rated = [path for path in self.all if not np.isnan(path.rate_mbps)]
-        if rated:
+        rate, rtt, parts = Span(low=UNKNOWN_MBPS[0], high=UNKNOWN_MBPS[1], log=True), [0.1, 0.1], self._outages()
+        if rated := [path for path in self.all if not np.isnan(path.rate_mbps)]:
             rate = self.span("rate", "Mbit/s", lambda p: p.rate_mbps, 0.01)
-            rates = self._rates(rated)
+            parts |= self._rates(rated)
         else:
-            rate, rates = Span(low=UNKNOWN_MBPS[0], high=UNKNOWN_MBPS[1], log=True), {}
-            self.note(
-                "rate",
-                f"{UNKNOWN_MBPS[0]:g} to {UNKNOWN_MBPS[1]:g} Mbit/s",
-                "not measured; our default",
-                defaulted=True,
-            )
+            self.default("rate", UNKNOWN_MBPS, "Mbit/s")
+            parts |= {"rate_sd": _NONE, "noise_sd": _NONE}
+        if any(not np.isnan(path.floor_rtt_ms) for path in self.all):
+            parts |= self._delays()
+        else:
+            self.default("RTT", UNKNOWN_RTT_MS, "ms")
+            rtt = list(UNKNOWN_RTT_MS)
+            parts |= {"processing_rtt_ms": _NONE, "slot_sd_ms": _NONE, "jitter_rtt_ms": _NONE, "loss": _NONE}
+        ratio = Span(low=2, high=20, log=True)
+        if any(not np.isnan(path.rate_ratio) for path in self.all):
+            ratio = self.span("rate over that of the other direction", "", lambda p: p.rate_ratio, 0.1, 1000)
+        else:
+            self.default("rate over that of the other direction", (ratio.low, ratio.high), "")
         overlay = AccessOverlay(
-            handover_probability=0.0,
-            processing_rtt_ms=self.span("RTT of the shortest slot", "ms", lambda p: p.floor_rtt_ms),
-            terrestrial_rtt_ms=Span(low=0, high=0),
-            slot_sd_ms=self.span("longer RTTs of slots, rms", "ms", lambda p: p.slot_sd_ms),
-            slot_correlation=self._slot_correlation(),
-            jitter_rtt_ms=self.span("jitter, mean", "ms", lambda p: p.jitter_rtt_ms),
-            jitter_tau_ms=self.span("jitter, correlation time", "ms", lambda p: p.jitter_tau_ms, 0.1),
-            jitter_shape=self._shape(),
-            frame_ms=Span(low=0, high=0),
-            settling_rtt_ms=Span(low=0, high=0),
-            loss=self.span("loss each way", "", lambda p: p.loss / 2, 0.0, 1.0),
-            **self._outages(),
-            **rates,
+            handover_probability=0.0, terrestrial_rtt_ms=_NONE, frame_ms=_NONE, settling_rtt_ms=_NONE, ramp_ms=_NONE,
+            bursts_per_s=_NONE, **parts,
         )  # fmt: skip
         fields = {
             "kind": "paths",
             "name": self.name,
             "duration_s": self.duration_s,
             "rate_mbps": rate,
-            "base_rtt_ms": [0.1, 0.1],
-            "buffer_bdp": [0.5, 4],
-            "flows": [1, 1],
+            "base_rtt_ms": rtt,
+            "buffer_bdp": Span(low=0.1, high=8, log=True),
+            "flows": Span(low=1, high=5),
+            "mean_gap_s": 6.0,
+            "ack_path": AckPath(rate_ratio=ratio, loss=_NONE),
             "access": overlay,
         }
         return Fitted(fields, tuple(self.notes))
+
+    def default(self, quantity: str, ends: tuple[float, float], unit: str) -> None:
+        self.note(quantity, f"{ends[0]:g} to {ends[1]:g} {unit}", "not measured; our default", defaulted=True)
+
+    def _delays(self) -> dict[str, Any]:
+        return {
+            "processing_rtt_ms": self.span("RTT of the shortest slot", "ms", lambda p: p.floor_rtt_ms),
+            "slot_sd_ms": self.span("longer RTTs of slots, rms", "ms", lambda p: p.slot_sd_ms),
+            "slot_correlation": self._slot_correlation(),
+            "jitter_rtt_ms": self.span("jitter, mean", "ms", lambda p: p.jitter_rtt_ms),
+            "jitter_tau_ms": self.span("jitter, correlation time", "ms", lambda p: p.jitter_tau_ms, 0.1),
+            "jitter_shape": self._shape(),
+            "loss": self.span("loss each way", "", lambda p: p.loss / 2, 0.0, 1.0),
+        }
 
     def _rates(self, rated: Sequence[Described]) -> dict[str, Any]:
         pairs = [(path.slot_log_rates[:-1], path.slot_log_rates[1:], path.rate_mbps) for path in rated]
@@ -295,13 +322,10 @@ class _Ranges:
         self.note("slot edges with an outage", f"{share:.2f}", f"{at_edges.size} outages")
         per_s = others.size / self.observed_s
         self.note("outages away from edges", f"{60 * per_s:.3g} per minute", f"{others.size} outages")
-        none = Span(low=0, high=0)
         found: dict[str, Any] = {
             "interruption_probability": Span(low=round(share, 4), high=round(share, 4)),
-            "interruption_ms": none,
-            "ramp_ms": none,
+            "interruption_ms": _NONE,
             "hold_probability": round(waits, 3),
-            "bursts_per_s": none,
             "obstructions_per_s": round(per_s, 6),
         }
         if at_edges.size:
