@@ -21,7 +21,7 @@ def sources():
 def test_messages_name_extras_that_exist():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     named = {name for text in sources().values() for name in re.findall(r"installing\('(\w+)'\)", text)}
-    assert named == {"train", "search", "data", "emulation", "hub"} <= set(extras)
+    assert named == {"train", "search", "data", "emulation", "hub", "tle"} <= set(extras)
 
 
 def test_no_message_has_words_of_its_own():
