@@ -18,9 +18,10 @@ from orbitcc.eval.suites.base import Metric
 
 SKIPPED = (
     "responsiveness-shown", "responsiveness-loss-shown", "rate-step", "hystart", "buffers", "geo-probes", "geo-pep",
+    "traces", "traces-transfer",
 )  # fmt: skip
-"""Runs that a paper shows, experiments about Cubic's switches, probes, in which no controller takes part, and a path
-with a proxy, on which contenders do not drive the whole connection."""
+"""Runs that a paper shows, experiments about Cubic's switches, probes, in which no controller takes part, a path with a
+proxy, on which contenders do not drive the whole connection, and paths of a trace set, which we do not distribute."""
 LEFT_OUT = ("steady_power",)
 """Metrics that follow from two others of the same suite: in the CSV only."""
 PAPER_ONLY = {

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.flows import ControllerChoice, Flow
-from orbitcc.envs.description.links import MAX_RATE_MBPS, Link, Outage
+from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS, Link, Outage
 from orbitcc.envs.description.model import MAX_TIME_S, Points, mean_over, number, value_at
 from orbitcc.envs.description.queues import DropTailBytes
 from orbitcc.envs.description.scenario import Scenario, SimSettings
-from orbitcc.envs.orbits import formats, leoem
+from orbitcc.envs.orbits import formats, leoem, trace_set
 from orbitcc.envs.orbits.constellation import SHELLS
 from orbitcc.envs.orbits.elements import ShellChoice, chosen_shell
 from orbitcc.envs.orbits.routing import PathSpec, find_path
@@ -81,8 +81,10 @@ def leo_path(
 def path_trace(
     file: str = "",
     bandwidth_file: str | None = None,
+    path: Annotated[int, number(1, trace_set.MOST_PATHS, whole=True)] = 1,
     rate_mbps: Annotated[float | None, number(0.01, MAX_RATE_MBPS, "Mbit/s", optional=True)] = None,
     return_rate_mbps: Annotated[float | None, number(0.01, MAX_RATE_MBPS, "Mbit/s", optional=True)] = None,
+    base_rtt_ms: Annotated[float, number(0.1, MAX_DELAY_MS, "ms")] = 50.0,
     buffer_bdp: Annotated[float, number(0.001, 1e4)] = 1.0,
     ordering: Literal["fifo", "overtaking"] = "overtaking",
     flows: Annotated[int, number(1, 1000, whole=True)] = 1,
@@ -90,15 +92,24 @@ def path_trace(
     controller: ControllerChoice = CUBIC,
     duration_s: Annotated[float | None, number(1, MAX_TIME_S, "s", optional=True)] = None,
 ) -> Scenario:
-    """A path from a file: CSV, a log of LeoEM (.log), or delays of LeoReplayer with their `bandwidth_file`.
+    """A path from a file: CSV, a log of LeoEM (.log), delays of LeoReplayer with their `bandwidth_file`, or a trace set.
 
+    path: number of the path in a trace set (.npz), from 1.
+    base_rtt_ms: of a path in a trace set for which no delay was measured.
     rate_mbps: None is the rate in the file, or 100 if the file has none.
     duration_s: None is the length of the file; a longer run repeats the file.
     The buffer is in multiples of the mean rate times the median base RTT.
     """
     if not file:
         raise OrbitccError("file", file, "the name of a file, e.g. one written by `orbitcc path --out`")
-    trace = formats.load(file) if bandwidth_file is None else formats.load_replayer(file, bandwidth_file)
+    if file.endswith(".npz"):
+        found = trace_set.opened(file)
+        if path > len(found.entries):
+            raise OrbitccError("path", path, f"1 to {len(found.entries)}, the paths of {file}")
+        trace = found.measured(path - 1).trace()
+        trace = trace if trace.has_delays else trace.with_rtt(base_rtt_ms)
+    else:
+        trace = formats.load(file) if bandwidth_file is None else formats.load_replayer(file, bandwidth_file)
     if duration_s is not None:
         trace = trace.lasting(duration_s)
     if all(slot.outage for slot in trace.slots):

@@ -40,6 +40,7 @@ from orbitcc.eval.suites.sharing import (
     IntraRtt,
     ParkingLot,
 )
+from orbitcc.eval.suites.traces import Traces, TracesTransfer
 from orbitcc.eval.suites.transients import DelayJump, HardHandover, RateStep
 
 SUITES: dict[str, type[Suite]] = {
@@ -80,6 +81,8 @@ SUITES: dict[str, type[Suite]] = {
         GeoProbes,
         Hystart,
         Buffers,
+        Traces,
+        TracesTransfer,
     )
 }
 """Name -> factory, in the order of the papers."""

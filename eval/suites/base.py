@@ -107,6 +107,9 @@ class Suite(ABC):
     by: ClassVar[str | None] = None
     """A factor of the grid; tables have rows for each of its levels, below those for all runs."""
 
+    own_settings: ClassVar[tuple[str, ...]] = ()
+    """Settings that are no parameters of its scenario; `first_run` and `transport` are of every suite."""
+
     def level(self, value: Any) -> str:
         """The heading of the rows for a level of the factor `by`."""
         return f"{self.by} {value}"
@@ -127,7 +130,8 @@ class Suite(ABC):
 
     def build(self, **params: Any) -> Scenario:
         """Its scenario with these parameters; the suite's settings have priority."""
-        changed = {key: value for key, value in self.settings.items() if key not in ("first_run", "transport")}
+        own = ("first_run", "transport", *self.own_settings)
+        changed = {key: value for key, value in self.settings.items() if key not in own}
         return scenarios.get(self.scenario, **{**params, **changed})
 
     def grid(self, profile: str) -> Sequence[Point]:
