@@ -1,8 +1,10 @@
 """The training range of a policy, from the distribution on which it was trained."""
 
 from orbitcc.agents.model_card import Range, TrainingRange
+from orbitcc.envs.description.links import MIN_RATE_MBPS
 from orbitcc.envs.description.ranges import Span
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
+from orbitcc.envs.orbits.pool import TracePool
 from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution
 
 
@@ -21,10 +23,10 @@ def training_range(scenario: Scenario | ScenarioDistribution) -> TrainingRange:
         return TrainingRange(scenario=scenario.name, remarks=scenario.description)
     return TrainingRange(
         scenario=scenario.name,
-        rate_mbps=_union([_rates(part) for part in parts]),
-        base_rtt_ms=_union([part.base_rtt_ms for part in parts]),
+        rate_mbps=_union([span for part in parts for span in _measured(part, "rate_mbps", _rates(part))]),
+        base_rtt_ms=_union([span for part in parts for span in _measured(part, "rtt_ms", part.base_rtt_ms)]),
         buffer_bdp=_union([part.buffer_bdp for part in parts]),
-        loss=_union([Span(low=0.0, high=part.loss.p.high if part.loss else 0.0) for part in parts]),
+        loss=_union([Span(low=0.0, high=_loss(part)) for part in parts]),
         flows=(1.0, float(max(part.max_agents for part in parts))),  # a world begins with one, and others leave
         remarks=scenario.description,
     )
@@ -39,6 +41,18 @@ def _rates(part: PathDistribution) -> Span:
     for factor in factors:
         low, high = low * min(1.0, factor.low), high * max(1.0, factor.high)
     return Span(low=low, high=high)
+
+
+def _measured(part: PathDistribution, field: str, drawn: Span) -> list[Span]:
+    """From 5 to 95 % of the values of each measured path; as drawn, where there are none."""
+    spreads = [entry[field] for entry in part.paths.entries] if isinstance(part.paths, TracePool) else [None]
+    return [drawn if s is None else Span(low=max(s[0], MIN_RATE_MBPS), high=max(s[2], MIN_RATE_MBPS)) for s in spreads]
+
+
+def _loss(part: PathDistribution) -> float:
+    """The highest random loss, added to that of measured paths."""
+    paths = [entry["most_loss"] for entry in part.paths.entries] if isinstance(part.paths, TracePool) else [0.0]
+    return min(1.0, max(paths) + (part.loss.p.high if part.loss else 0.0))
 
 
 def _union(spans: list[Span]) -> Range:

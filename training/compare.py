@@ -34,7 +34,7 @@ def trained_on(loaded: checkpoint.Checkpoint) -> str | Scenario | ScenarioDistri
     """
     run, card = RunFolder(loaded.path.parent), loaded.card
     if (run.path / CONFIG).is_file():
-        return recipes.Recipe.build(run.config("recipe")["recipe"]).world()
+        return recipes.Recipe.build(run.config("recipe")["recipe"]).held_out_world()
     if card.training is None or card.training_range.scenario in scenarios.names():
         return card.training_range.scenario
     name, said = card.training.recipe, card.training_range.scenario
@@ -44,7 +44,7 @@ def trained_on(loaded: checkpoint.Checkpoint) -> str | Scenario | ScenarioDistri
     if plan.scenario_name not in said.split():
         allowed = f"one whose worlds are here ({said}; the recipe {name} has {plan.scenario_name})"
         raise OrbitccError("checkpoint", card.name, allowed)
-    return plan.world()
+    return plan.held_out_world()
 
 
 def compare(name_or_path: str, worlds: int = 32, seed: int = 2_000_000) -> dict[str, Figures]:

@@ -161,7 +161,7 @@ def draw(folders: Sequence[Path], picture: Path) -> Path:
     for folder, other in zip(folders, plans, strict=True):
         if _as_long_as(other, plan).changed(start_from=plan.start_from) != plan:
             raise OrbitccError("run", str(folder), f"a run of the same recipe as {folders[0]}")
-    heldout = HeldOut(plan.world(), plan.preset, plan.evaluation.worlds, plan.evaluation.seed)
+    heldout = HeldOut(plan.held_out_world(), plan.preset, plan.evaluation.worlds, plan.evaluation.seed)
     cubic, _ = controllers.make("cubic", {})
     figures = heldout.run(cubic)
     figures["score"] = plan.evaluation.score.score(figures)

@@ -238,7 +238,7 @@ def _train(
     progress.restarts += resume
     if 0 < recipe.evaluation.give_up_after <= progress.failing:
         progress.failing = 0
-    heldout = HeldOut(recipe.world(), recipe.preset, recipe.evaluation.worlds, recipe.evaluation.seed)
+    heldout = HeldOut(recipe.held_out_world(), recipe.preset, recipe.evaluation.worlds, recipe.evaluation.seed)
     failure = ""
     with display:
         display.say(f"run folder {run.path}")

@@ -23,6 +23,7 @@ from orbitcc.envs.description.model import Model, number
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.description.support import Backend
 from orbitcc.envs.environments import presets
+from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution
 from orbitcc.eval.heldout_metrics import Weights
 from orbitcc.training.learners import ALGORITHMS, Algorithm, FlowPpoOptions, PpoOptions
 
@@ -222,18 +223,10 @@ class Recipe(Model):
 
     @property
     def scenario_name(self) -> str:
-        if self._is_measured:
-            return f"traces-{self.scenario.get('split', 'train')}"
-        return self.scenario if isinstance(self.scenario, str) else str(self.scenario.get("name", ""))
-
-    @property
-    def _is_measured(self) -> bool:
-        """Whether the scenario is a table like {traces = 'SET.npz', split = 'train'}, without a name."""
-        return (
-            isinstance(self.scenario, dict)
-            and "traces" in self.scenario
-            and not self.scenario.keys() & {"name", "kind"}
-        )
+        if isinstance(self.scenario, str):
+            return self.scenario
+        table = self.scenario
+        return str(table.get("name", f"traces-{table.get('split', 'train')}" if "traces" in table else ""))
 
     def world(self) -> Scenario | ScenarioDistribution:
         """The scenario or distribution of the training worlds.
@@ -244,7 +237,7 @@ class Recipe(Model):
         if isinstance(self.scenario, str):
             return scenarios.for_training(self.scenario)
         try:
-            if "kind" in self.scenario or self._is_measured:
+            if "kind" in self.scenario or ("traces" in self.scenario and "name" not in self.scenario):
                 return scenarios.from_table(self.scenario)
             settings = {key: value for key, value in self.scenario.items() if key != "name"}
             return scenarios.for_training(self.scenario_name, settings)
@@ -252,6 +245,12 @@ class Recipe(Model):
             raise (
                 error if error.field == "scenario" or isinstance(error, FileError) else error.under("scenario")
             ) from None
+
+    def held_out_world(self) -> Scenario | ScenarioDistribution:
+        """Where policies are compared during the training: the same worlds, but of a trace set those of its validation
+        part."""
+        world = self.world()
+        return world.held_out() if isinstance(world, PathDistribution | Mixture) else world
 
     def world_digest(self) -> str:
         """12 hex digits of the training worlds, whose file or definition may change while the recipe does not."""

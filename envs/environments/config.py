@@ -46,8 +46,8 @@ _PARTS = ("observation", "action", "reward", "interval_ms")
 class EnvConfig:
     """The settings of an environment, checked on construction; every environment class takes one instead of a scenario.
 
-    scenario: a `Scenario`, a `ScenarioDistribution`, or the name, file or table of one. A named scenario that has a parameter
-        `run` is drawn anew for every episode, from runs that no suite uses, unless `run` is given.
+    scenario: a `Scenario`, a `ScenarioDistribution`, or the name, file or table of one. A named scenario that has a
+        parameter `run` is drawn anew for every episode, from runs that no suite uses, unless `run` is given.
     preset: observation, action, reward and decision interval; a name, a TOML file, a table or a `Preset`.
     max_agents: how many flows of a world are agents at most; None: all of them (one, in views of single agents).
     background: the controller of external flows beyond the agents.
@@ -86,6 +86,7 @@ class EnvConfig:
 
     def source(self) -> EpisodeSource:
         """The source of its scenarios, one per episode."""
+        assert not isinstance(self.scenario, Mapping)
         return EpisodeSource(
             self.scenario, max_agents=self.max_agents, background=self.background, transport=self.transport
         )

@@ -113,7 +113,7 @@ def _lost(trace: PathTrace) -> Series | None:
     """The loss of each direction of a trace; None without any."""
     if not any(slot.loss for slot in trace.slots):
         return None
-    return Series(*(np.array(v) for v in zip(*((s.start_s, s.loss) for s in trace.slots), strict=True)))
+    return Series(np.array([s.start_s for s in trace.slots]), np.array([s.loss for s in trace.slots]))
 
 
 def joined(effects: Sequence[Effect]) -> Effect:

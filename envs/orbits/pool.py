@@ -109,6 +109,19 @@ class TracePool(Model):
     def _numbers(self) -> list[int]:
         return self._set.numbers(self.split, self.places)
 
+    @property
+    def entries(self) -> list[dict[str, Any]]:
+        """What the index of the set says of each path."""
+        return [self._set.entries[k] for k in self._numbers]
+
+    def held_out(self) -> TracePool:
+        """The pool of the validation part, if this is one of the training part: at the same places, or if there are no
+        such paths, at all."""
+        if self.split != "train":
+            return self
+        there = {e["place"] for e in self._set.entries if e["part"] == "validation"}
+        return self.changed(split="validation", places=tuple(place for place in self.places if place in there))
+
     def path(self, i: int) -> PathTrace:
         """Window i, 0 to size - 1. Raises OrbitccError without a set."""
         rng = np.random.default_rng((self.seed, i))

@@ -41,6 +41,8 @@ MOST_SET, MOST_INDEX, MOST_LIST, MOST_ARRAY = 8_000 * MB, 64 * MB, 8 * MB, 32 * 
 MOST_FIGURE = 1e9
 KEPT = 8
 """Sets that a process keeps open."""
+ARRAYS = ("delay_ms", "rate_mbps", "back_mbps")
+"""Fields of a path that are arrays, beside its slots."""
 _COMMENT = 64
 _SLOT = ("start_s", "interruption_ms", "hold", "loss", "change")
 _WANTED = "a trace set of `orbitcc traces import`"
@@ -98,7 +100,7 @@ class MeasuredPath:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays of the path in a set."""
         found: dict[str, NDArray[Any]] = {}
-        for name in ("delay_ms", "rate_mbps", "back_mbps"):
+        for name in ARRAYS:
             if (values := getattr(self, name)) is not None:
                 found[name] = np.round(values, 3).astype(np.float32)
         rows = [
@@ -127,6 +129,7 @@ class MeasuredPath:
             "outages": len(cuts),
             "outage_s": round(sum(cuts), 3),
             "loss": round(float(lengths @ [s.loss for s in self.slots]) / self.duration_s, 6),
+            "most_loss": round(max(s.loss for s in self.slots), 6),
             "reconfigurations": sum(s.change for s in self.slots),
             "unmeasured_s": round(self.unmeasured_s, 3),
             "digest": digest.hexdigest()[:16],
@@ -175,8 +178,9 @@ def part_of(unit: str, number: int = 0) -> str:
 def split(paths: Sequence[tuple[str, str]]) -> tuple[str, int, list[str]]:
     """What the units are, the number that the hash counts in, and the part of each path (place, date).
 
-    Units are months of a place; days, if there are fewer than 20 months; or blocks of consecutive paths of a place: ten,
-    or five, two or one where these would be fewer than three. The number is 0, or the first with which no part is empty.
+    Units are months of a place; days, if there are fewer than 20 months; or blocks of consecutive paths of a place:
+    ten, or five, two or one where these would be fewer than three. The number is 0, or the first with which no part is
+    empty.
 
     Raises:
         OrbitccError: fewer than three units.
@@ -304,18 +308,29 @@ class TraceSet:
         """Path k of the set. Raises FileError for arrays that no import writes."""
         entry = self.entries[k]
         try:
-            arrays = {name: self._array(f"{k}/{name}.npy") for name in ("delay_ms", "rate_mbps", "back_mbps", "slots")}
-            slots = arrays.pop("slots")
+            slots = self._array(f"{k}/slots.npy")
             if slots is None or slots.ndim != 2 or slots.shape[1] != len(_SLOT):
                 raise ValueError(f"path {k} has no slots")
+            delay_ms, rate_mbps, back_mbps = (self._values(f"{k}/{name}.npy") for name in ARRAYS)
             return MeasuredPath(
-                entry["name"], entry["place"], entry["date"], float(entry["duration_s"]),
-                delay_step_s=entry["delay_step_s"] or 1.0, rate_step_s=entry["rate_step_s"] or 1.0,
-                slots=tuple(_slot(row) for row in slots.tolist()), unmeasured_s=entry["unmeasured_s"],
-                **{n: None if v is None else np.round(v.astype(np.float64), 3) for n, v in arrays.items()},
-            )  # fmt: skip
+                name=entry["name"],
+                place=entry["place"],
+                date=entry["date"],
+                duration_s=float(entry["duration_s"]),
+                delay_ms=delay_ms,
+                delay_step_s=entry["delay_step_s"] or 1.0,
+                rate_mbps=rate_mbps,
+                back_mbps=back_mbps,
+                rate_step_s=entry["rate_step_s"] or 1.0,
+                slots=tuple(_slot(row) for row in slots.tolist()),
+                unmeasured_s=entry["unmeasured_s"],
+            )
         except DAMAGED_ARRAYS as error:
             raise FileContentError("traces", self.path, f"{_WANTED} ({error})") from None
+
+    def _values(self, name: str) -> Array | None:
+        found = self._array(name)
+        return None if found is None else np.asarray(np.round(found.astype(np.float64), 3), dtype=np.float64)
 
     def _array(self, name: str) -> NDArray[Any] | None:
         try:
@@ -351,7 +366,9 @@ def _checked(index: Any) -> list[dict[str, Any]]:
             raise ValueError(f"path {k} of its index is incomplete")
         texts = all(isinstance(entry[name], str) for name in ("name", "place", "date", "digest"))
         steps_s = [entry[name] or 1.0 for name in ("duration_s", "delay_step_s", "rate_step_s")]
-        counts = [entry[name] for name in ("outages", "outage_s", "loss", "reconfigurations", "unmeasured_s")]
+        counts = [
+            entry[name] for name in ("outages", "outage_s", "loss", "most_loss", "reconfigurations", "unmeasured_s")
+        ]
         spreads = [v for name in ("rtt_ms", "rate_mbps") for v in (entry[name] or ())]
         numbers = all(isinstance(v, int | float) and 0 <= v <= MOST_FIGURE for v in (*steps_s, *counts, *spreads))
         if not (texts and numbers and min(steps_s) > 0 and max(steps_s) <= MAX_TIME_S):

@@ -224,7 +224,7 @@ def measured(data: Mapping[str, Any]) -> ScenarioDistribution:
     if not data.get("traces"):
         raise OrbitccError("traces", data.get("traces"), "the file of a trace set (`orbitcc traces import`)")
     fields = dict(data)
-    pool = {name: fields.pop(name) for name in ("traces", "split", "places") if name in fields}
+    pool: dict[str, Any] = {name: fields.pop(name) for name in ("traces", "split", "places") if name in fields}
     name = f"traces-{pool.setdefault('split', 'train')}"
     if name not in MEASURED:
         raise UnknownNameError("split", pool["split"], PARTS)
@@ -234,10 +234,11 @@ def measured(data: Mapping[str, Any]) -> ScenarioDistribution:
 
 
 def from_table(data: Mapping[str, Any]) -> ScenarioDistribution:
-    """A distribution from a table: `kind = "paths"` with its fields, `kind = "mixture"`, or `traces` (:func:`measured`).
+    """A distribution from a table: `kind = "paths"` with its fields, or `kind = "mixture"`; or :func:`measured` paths.
 
     A mixture has `parts`. Each part is a table with its `weight` (1 by default), the name of a distribution as `base`,
-    and the fields that differ from it; `without` names fields that it does not have. `common` are fields of all parts.
+    and the fields that differ from it, or `traces`; `without` names fields that it does not have. `common` are fields
+    of all parts.
     `weights` may list the weights of all parts instead.
 
     Raises:
@@ -278,6 +279,8 @@ def _mixture(
 @validate_call
 def _part(base: str | None = None, without: tuple[str, ...] = (), weight: Any = None, **fields: Any) -> dict[str, Any]:
     """The fields of a part of a mixture, complete."""
+    if "traces" in fields and base is None:
+        return measured(fields).model_dump()
     known = {name: chosen for name, chosen in DISTRIBUTIONS.items() if isinstance(chosen, PathDistribution)}
     if base is not None and base not in known:
         raise UnknownNameError("base", base, known)

@@ -30,7 +30,7 @@ from orbitcc.envs.impairments.hotspots import Hotspot, Hotspots
 from orbitcc.envs.impairments.series import Series
 from orbitcc.envs.impairments.weather import Weather
 from orbitcc.envs.orbits.pool import PathPool, TracePool, pool
-from orbitcc.envs.orbits.trace import PathTrace, Slot
+from orbitcc.envs.orbits.trace import Slot
 
 _DISTURBANCES = 0x0D15
 """Part of the seed of disturbances, which keeps them independent of the episodes."""
@@ -180,6 +180,10 @@ class PathDistribution(ScenarioDistribution):
     def _draw(self, rng: np.random.Generator) -> Scenario:
         return _Draw(self, rng).scenario()
 
+    def held_out(self) -> PathDistribution:
+        """The worlds on which policies are compared during a training on these: of a trace set, its validation part."""
+        return self.changed(paths=self.paths.held_out()) if isinstance(self.paths, TracePool) else self
+
     @property
     def is_disturbed(self) -> bool:
         return any(part is not None for part in (self.paths, self.access, self.weather, self.geo))
@@ -273,6 +277,11 @@ class Mixture(ScenarioDistribution):
     @property
     def max_agents(self) -> int:
         return max(part.max_agents for part in self.parts)
+
+    def held_out(self) -> Mixture:
+        """As :meth:`PathDistribution.held_out`, of each part."""
+        parts = tuple(part.held_out() for part in self.parts)
+        return self if all(a is b for a, b in zip(parts, self.parts, strict=True)) else self.changed(parts=parts)
 
     def _draw(self, rng: np.random.Generator) -> Scenario:
         at = np.searchsorted(np.cumsum(self.weights), rng.random() * sum(self.weights), side="right")

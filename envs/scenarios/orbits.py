@@ -92,7 +92,7 @@ def path_trace(
     controller: ControllerChoice = CUBIC,
     duration_s: Annotated[float | None, number(1, MAX_TIME_S, "s", optional=True)] = None,
 ) -> Scenario:
-    """A path from a file: CSV, a log of LeoEM (.log), delays of LeoReplayer with their `bandwidth_file`, or a trace set.
+    """A path from a file: CSV, a log of LeoEM (.log), a trace set, or delays of LeoReplayer with `bandwidth_file`.
 
     path: number of the path in a trace set (.npz), from 1.
     base_rtt_ms: of a path in a trace set for which no delay was measured.

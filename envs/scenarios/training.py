@@ -206,7 +206,7 @@ MEASURED = {
         buffer_bdp=Span(low=0.1, high=8, log=True),
         flows=Span(low=1, high=5),
         mean_gap_s=6,
-        paths=TracePool(split=part, duration_s=30),
+        paths=TracePool.build({"split": part, "duration_s": 30}),
         pool_size=1_000_000,
         ack_path=AckPath(rate_ratio=Span(low=2, high=20, log=True), loss=Span(low=0, high=0)),
     )

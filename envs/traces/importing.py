@@ -104,7 +104,10 @@ def merge(jobs: list[Job], out: Path, licence: str | None) -> tuple[trace_set.Tr
     Raises:
         OrbitccError: no file could be read, or the paths do not make three parts.
     """
-    layout, entries, digests, unreadable = jobs[0].layout, [], {}, []
+    layout = jobs[0].layout
+    entries: list[dict[str, Any]] = []
+    digests: dict[str, str] = {}
+    unreadable: list[str] = []
     for job in jobs:
         said = _said(job)
         entries += said["paths"]
@@ -144,11 +147,8 @@ def _paths(jobs: list[Job], parts: Iterator[str]) -> Iterator[tuple[dict[str, An
     for job in jobs:
         arrays = load_arrays(job.part, None)
         for k, entry in enumerate(_said(job)["paths"]):
-            own = {name: arrays[f"{k}/{name}"] for name in _NAMES if f"{k}/{name}" in arrays}
-            yield {**entry, "part": next(parts)}, own
-
-
-_NAMES = ("delay_ms", "rate_mbps", "back_mbps", "slots")
+            names = [name for name in (*trace_set.ARRAYS, "slots") if f"{k}/{name}" in arrays]
+            yield {**entry, "part": next(parts)}, {name: arrays[f"{k}/{name}"] for name in names}
 
 
 def is_done(job: Job) -> bool:
@@ -167,7 +167,10 @@ def import_set(
     progress: Callable[[int, int], None],
     licence: str | None = None,
 ) -> tuple[trace_set.TraceSet, list[str]]:
-    """Import a folder. apply: a function of :mod:`orbitcc.parallel.work`. progress: gets items done, and all of them."""
+    """Import a folder; the set, and the files that could not be read.
+
+    apply: a function of :mod:`orbitcc.parallel.work`. progress: gets the number of items done, and of all items.
+    """
     jobs = plan(layout, folder, out)
     missing = [job for job in jobs if not is_done(job)]
     done = len(jobs) - len(missing)

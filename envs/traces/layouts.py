@@ -18,9 +18,9 @@ import numpy as np
 from orbitcc.common.errors import FileContentError, FileError
 from orbitcc.common.files import MOST_TABLE, read_bytes
 from orbitcc.common.numbers import checked_number
+from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS
 from orbitcc.envs.fitting import files
 from orbitcc.envs.fitting.recordings import Opportunities
-from orbitcc.envs.orbits.formats import MAX_DELAY_MS, MAX_RATE_MBPS
 from orbitcc.envs.orbits.trace import Slot
 from orbitcc.envs.orbits.trace_set import MeasuredPath
 from orbitcc.envs.traces import paths
@@ -91,13 +91,13 @@ def _find_mahimahi(folder: Path) -> list[Item]:
 
 
 def _read_mahimahi(folder: Path, item: Item) -> Iterator[MeasuredPath]:
-    found = [files.read(folder / name) for name in item.files]
-    for one in found:
+    found = []
+    for name in item.files:
+        one = files.read(folder / name)
         if not isinstance(one, Opportunities):
             raise FileContentError("file", one.file, "a trace of Mahimahi: a time in ms in each line, in order")
-    down, up = found
-    assert isinstance(down, Opportunities) and isinstance(up, Opportunities)
-    yield paths.of_mahimahi(item.name, down, up)
+        found.append(one)
+    yield paths.of_mahimahi(item.name, *found)
 
 
 # -- logs of pings, and LENS ------------------------------------------------------------------------------------------
@@ -144,12 +144,13 @@ def _find_wetlinks(folder: Path) -> list[Item]:
 
 def _read_wetlinks(folder: Path, item: Item) -> Iterator[MeasuredPath]:
     """Twenty consecutive tests of 15 s make a path: each is a slot with the RTT and losses of the ping next to it."""
-    columns = ("timestamp_start", "timestamp_end", "download", "upload")
-    starts, ends, down, up = _columns(os.fspath(folder / item.files[0]), columns, MAX_RATE_MBPS * 1e6)
+    wanted = ("timestamp_start", "timestamp_end", "download", "upload")
+    starts, ends, down, up = _columns(os.fspath(folder / item.files[0]), wanted, MAX_RATE_MBPS * 1e6)
     pings = None
     if len(item.files) > 1:
-        columns = ("timestamp_start", "ping_best", "packet_loss")
-        pings = _columns(os.fspath(folder / item.files[1]), columns, MAX_DELAY_MS)
+        pings = _columns(
+            os.fspath(folder / item.files[1]), ("timestamp_start", "ping_best", "packet_loss"), MAX_DELAY_MS
+        )
     first = np.flatnonzero(np.append(True, starts[1:] - ends[:-1] >= GRACE_S))
     tests = [(a, b) for a, b in zip(first, np.append(first[1:], starts.size), strict=True) if b - a == TEST_S]
     tests = [(a, b) for a, b in tests if np.isfinite(down[a:b]).all()]
@@ -247,8 +248,8 @@ LAYOUTS = {
         _find_wetlinks, _read_wetlinks, "SITE/net_iperf.csv and SITE/net_ping.csv, or iperf_cleaned_seconds_SITE.csv",
         {
             "publisher": "University of Osnabrück, github.com/sys-uos/WetLinks",
-            "citation": "Laniewski et al.: WetLinks: a Large-Scale Longitudinal Starlink Dataset with Contiguous Weather "
-            "Data, TMA 2024",
+            "citation": "Laniewski et al.: WetLinks: a Large-Scale Longitudinal Starlink Dataset with Contiguous "
+            "Weather Data, TMA 2024",
         },
         _BY_SA,
     ),

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from orbitcc.common.errors import FileContentError
+from orbitcc.envs.description.links import MAX_DELAY_MS
 from orbitcc.envs.fitting import changes, outages, rates
 from orbitcc.envs.fitting.recordings import AnyRecording, Array, Intervals, Opportunities, Probes
 from orbitcc.envs.orbits import formats
@@ -35,7 +36,7 @@ Seen = Sequence[tuple[float, float, Literal["drop", "hold"]]]
 
 def of_replayer(name: str, delay_file: str, rate_file: str) -> MeasuredPath:
     """From a pair of files of LeoReplayer. Raises FileError that names file and line."""
-    delays = formats.whole_numbers(delay_file, formats.MAX_DELAY_MS, increasing=False)
+    delays = formats.whole_numbers(delay_file, MAX_DELAY_MS, increasing=False)
     step_s = formats.DELAY_STEP_MS / 1e3
     end_s = delays.size * formats.DELAY_STEP_MS / 1e3
     rate, seen = of_opportunities(Opportunities(rate_file, formats.opportunities(rate_file)), end_s)
@@ -65,7 +66,7 @@ def of_recording(name: str, found: AnyRecording) -> MeasuredPath:
 
 
 def of_probes(name: str, probes: Probes) -> MeasuredPath:
-    """Half of the RTT in each direction, in steps of 10 ms or of the time between probes; a gap keeps the value before."""
+    """Half of the RTT each way, in steps of 10 ms or of the time between probes; a gap keeps the value before it."""
     sent, rtt, answered = probes.sent_s, probes.rtt_ms, ~np.isnan(probes.rtt_ms)
     apart_s = float(np.median(np.diff(sent)))
     step_s = max(BIN_MS / 1e3, round(apart_s, 3))
@@ -102,8 +103,11 @@ def of_opportunities(chances: Opportunities, end_s: float) -> tuple[Array, Seen]
     return changes.filled(mbps) if known.any() else np.zeros(mbps.size), [(s.at_s, s.length_s, s.mode) for s in found]
 
 
-def reconfigurations(at_s: Array, ms: Array, end_s: float, seen: Seen) -> list[float]:
-    """The edges of 15-second slots, from 0 on, if changes of the median delay or outages lie on such a grid; or 0 alone."""
+def reconfigurations(at_s: Any, ms: Array, end_s: float, seen: Seen) -> list[float]:
+    """The edges of 15-second slots, from 0 on, if outages or changes of the median delay lie on such a grid.
+
+    Otherwise 0 alone.
+    """
     width_s = max(0.5, end_s / changes.MOST_BINS, 3 * float(np.median(np.diff(at_s))))
     edges = np.arange(0, end_s + width_s, width_s)
     middle = changes.filled(changes.by_slot(at_s, ms, edges[:-1], 0.5))

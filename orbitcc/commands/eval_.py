@@ -65,8 +65,8 @@ def evaluate(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Set first_run (schedules and seeds start there), traces (the trace set of `traces`), or a parameter of "
-            "the suite's scenario. Repeatable.",
+            help="Set first_run (schedules and seeds start there), traces (the set of the suite `traces`), or a "
+            "parameter of the suite's scenario. Repeatable.",
             callback=each_once,
         ),
     ] = None,
