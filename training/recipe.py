@@ -237,7 +237,8 @@ class Recipe(Model):
         if isinstance(self.scenario, str):
             return scenarios.for_training(self.scenario)
         try:
-            if "kind" in self.scenario or ("traces" in self.scenario and "name" not in self.scenario):
+            named = self.scenario.get("name") in scenarios.MEASURED
+            if "kind" in self.scenario or ("traces" in self.scenario and not named):
                 return scenarios.from_table(self.scenario)
             settings = {key: value for key, value in self.scenario.items() if key != "name"}
             return scenarios.for_training(self.scenario_name, settings)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import io
+import itertools
 import json
 import math
 import os
@@ -56,7 +57,7 @@ class MeasuredPath:
     rate_mbps, back_mbps: rates in the direction of the data and in the other one, every rate_step_s, [C]; None: not
     measured.
     slots: reconfigurations, outages and losses, the first from 0 on.
-    date: YYYY-MM-DD; empty: not known. unmeasured_s: time for which there is no sample.
+    date: YYYY-MM-DD; empty: not known. pauses: start and length in s of times without a sample.
     """
 
     name: str
@@ -69,7 +70,7 @@ class MeasuredPath:
     back_mbps: Array | None = None
     rate_step_s: float = 0.01
     slots: tuple[Slot, ...] = (Slot(0.0),)
-    unmeasured_s: float = 0.0
+    pauses: tuple[tuple[float, float], ...] = ()
 
     def pieces(self, length_s: float, least_s: float) -> Iterator[MeasuredPath]:
         """Parts of this length, and the rest if it is not shorter than least_s; the path itself if it is not longer."""
@@ -94,7 +95,7 @@ class MeasuredPath:
                 rate_mbps=cut(self.rate_mbps, self.rate_step_s),
                 back_mbps=cut(self.back_mbps, self.rate_step_s),
                 slots=tuple(s for s in slots_since(self.slots, start_s) if s.start_s < span_s),
-                unmeasured_s=self.unmeasured_s * span_s / self.duration_s,
+                pauses=tuple((at - start_s, s) for at, s in self.pauses if 0 <= at - start_s < span_s),
             )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -131,7 +132,7 @@ class MeasuredPath:
             "loss": round(float(lengths @ [s.loss for s in self.slots]) / self.duration_s, 6),
             "most_loss": round(max(s.loss for s in self.slots), 6),
             "reconfigurations": sum(s.change for s in self.slots),
-            "unmeasured_s": round(self.unmeasured_s, 3),
+            "unmeasured_s": round(sum(s for _, s in self.pauses), 3),
             "digest": digest.hexdigest()[:16],
         }
 
@@ -180,7 +181,7 @@ def split(paths: Sequence[tuple[str, str]]) -> tuple[str, int, list[str]]:
 
     Units are months of a place; days, if there are fewer than 20 months; or blocks of consecutive paths of a place:
     ten, or five, two or one where these would be fewer than three. The number is 0, or the first with which no part is
-    empty.
+    empty and half of the units are for training (of three: one).
 
     Raises:
         OrbitccError: fewer than three units.
@@ -198,9 +199,14 @@ def split(paths: Sequence[tuple[str, str]]) -> tuple[str, int, list[str]]:
     for kind, units in levels:
         distinct = set(units)
         if len(distinct) >= len(PARTS):
-            number = next(n for n in range(10_000) if {part_of(u, n) for u in distinct} == set(PARTS))
+            number = next(n for n in itertools.count() if _is_useful([part_of(unit, n) for unit in distinct]))
             return kind, number, [part_of(unit, number) for unit in units]
     raise OrbitccError("paths", len(paths), f"at least {len(PARTS)}, so that {', '.join(PARTS)} each have one")
+
+
+def _is_useful(parts: Sequence[str]) -> bool:
+    """Whether the parts of units leave none empty, and at least half of them, but for the others, to the training."""
+    return set(parts) == set(PARTS) and 2 * parts.count("train") >= min(len(parts), 2 * (len(parts) - 2))
 
 
 def split_digest(entries: Iterable[Mapping[str, Any]]) -> str:
@@ -323,7 +329,6 @@ class TraceSet:
                 back_mbps=back_mbps,
                 rate_step_s=entry["rate_step_s"] or 1.0,
                 slots=tuple(_slot(row) for row in slots.tolist()),
-                unmeasured_s=entry["unmeasured_s"],
             )
         except DAMAGED_ARRAYS as error:
             raise FileContentError("traces", self.path, f"{_WANTED} ({error})") from None

@@ -32,8 +32,10 @@ class Finding:
 
 def check(found: TraceSet, most_mbps: float = MOST_MBPS, most_back_mbps: float = MOST_BACK_MBPS) -> Iterator[Finding]:
     """Everything that looks wrong, path by path, then of the whole set. Raises FileError for damaged arrays."""
-    for k in range(len(found.entries)):
+    for k, entry in enumerate(found.entries):
         yield from _path(found.measured(k), most_mbps, most_back_mbps)
+        if (pause_s := entry["unmeasured_s"]) > 0:
+            yield Finding("clock step or pause of the probes", entry["name"], f"{pause_s:.1f} s without a probe")
     first: dict[str, str] = {}
     for entry in found.entries:
         if entry["digest"] in first:
@@ -68,8 +70,6 @@ def _path(path: MeasuredPath, most_mbps: float, most_back_mbps: float) -> Iterat
     down_s = sum(s.interruption_ms or 0.0 for s in path.slots) / 1e3
     if down_s > MOST_OUTAGE * path.duration_s:
         yield Finding("outages most of the time", path.name, f"{down_s:.0f} of {path.duration_s:.0f} s")
-    if path.unmeasured_s > 0:
-        yield Finding("clock step or pause of the probes", path.name, f"{path.unmeasured_s:.1f} s without a probe")
 
 
 def _frozen(values: Array) -> int:

@@ -57,11 +57,10 @@ def of_recording(name: str, found: AnyRecording) -> MeasuredPath:
     if isinstance(found, Probes):
         return of_probes(name, found)
     if isinstance(found, Intervals):
-        step_s = max(0.01, round(float(np.median(np.diff(found.end_s, prepend=0.0))), 3))
-        mbps = found.wire_bytes * 8e-6 / np.diff(found.end_s, prepend=0.0)
-        at = np.arange(max(1, round(float(found.end_s[-1]) / step_s))) * step_s
-        rate = mbps[np.minimum(np.searchsorted(found.end_s, at + step_s / 2), mbps.size - 1)]
-        return MeasuredPath(name, "", "", at.size * step_s, rate_mbps=rate, rate_step_s=step_s)
+        seconds = np.arange(int(found.end_s[-1]) + 1)  # shorter intervals show when the sender wrote, not the path
+        carried = np.interp(seconds, np.append(0.0, found.end_s), np.append(0.0, np.cumsum(found.wire_bytes)))
+        end_s = float(seconds[-1])
+        return MeasuredPath(name, "", "", end_s, rate_mbps=np.diff(carried) * 8e-6, rate_step_s=1.0)
     raise FileContentError("file", found.file, "a log of pings, or JSON of iperf3 over TCP")
 
 
@@ -86,10 +85,11 @@ def of_probes(name: str, probes: Probes) -> MeasuredPath:
     slot, size = np.searchsorted(edges, sent, side="right") - 1, len(edges)
     share = np.bincount(slot, lost, minlength=size) / np.maximum(np.bincount(slot, minlength=size), 1)
     gaps = np.diff(sent)
+    long = gaps > max(1.0, 10 * apart_s)
     return MeasuredPath(
         name, "", "", end_s, delays, step_s,
         slots=slots_of(edges, seen, 1 - (1 - share) ** 0.5, end_s),
-        unmeasured_s=float(gaps[gaps > max(1.0, 10 * apart_s)].sum()),
+        pauses=tuple(zip(sent[:-1][long].tolist(), gaps[long].tolist(), strict=True)),
     )  # fmt: skip
 
 

@@ -92,4 +92,12 @@ def _parts(ax: Axes, rows: dict[str, list[dict[str, Any]]], theme: Theme) -> Non
             shade = mix(colour, theme.page, _SHADES[part])
             ax.barh(y, count, 0.62, left=start, color=shade, label=part if y == 0 else None)
             start += count
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3, fontsize=7.5, borderaxespad=1.9)
+    ax.legend(
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0.0),
+        ncols=3,
+        fontsize=7.5,
+        borderaxespad=1.9,
+        columnspacing=1,
+        handlelength=1.4,
+    )
