@@ -147,13 +147,20 @@ def model(traces: TraceSet, name: str, apply: Apply, paths: int = 200, worlds: i
     chosen = chosen | ({"other places": others} if len(others) >= FEWEST_PATHS else {}) or {"all places": seen["train"]}
     duration_s = float(np.clip(round(float(np.median([path.duration_s for path in seen["train"]]))), 10, LONGEST_S))
     fitted = {place: distribution(own, name, duration_s) for place, own in sorted(chosen.items())}
-    parts = [_plain(part.fields) | {"weight": float(len(chosen[place]))} for place, part in fitted.items()]
-    parts = [{key: value for key, value in part.items() if key != "kind"} for part in parts]
+    parts = [_plain(part.fields) for part in fitted.values()]
     common = {"name": name, "description": f"generated paths, fitted to the train part of {traces.index['source']}"}
-    table = {"kind": "mixture", **common, "parts": parts}
+    weights = [float(len(chosen[place])) for place in fitted]
+    table = {"kind": "mixture", **common, "weights": weights, "parts": parts}
     alone = {"flows": [1, 1], "buffer_bdp": [COMPARED_BDP, COMPARED_BDP]}
-    made = from_table(table | {"parts": [part | alone for part in parts]})
-    generated = [made.sample(np.random.default_rng((GENERATED, k))) for k in range(max(worlds, len(seen["test"])))]
+    made = dict(zip(fitted, (from_table({"kind": "paths", **part, **alone}) for part in parts), strict=True))
+    tested = [traces.entries[k]["place"] for k in numbers["test"]]
+    if any(place in tested for place in made):
+        weights = [float(tested.count(place)) for place in made]  # places as in the test part
+    generated = []
+    for k in range(max(worlds, len(seen["test"]))):
+        rng = np.random.default_rng((GENERATED, k))
+        place = rng.choice(len(weights), p=np.array(weights) / sum(weights))
+        generated.append(list(made.values())[place].sample(rng))
     rated = any(path.rate_mbps is not None for path in seen["test"])
     steps = [path.step_s for path in seen["test"] if path.rtt_ms is not None]
     step_s = float(np.median(steps)) if steps else None

@@ -188,7 +188,7 @@ def _rates(path: Observed, slots: Array) -> tuple[float, Array, float, float, fl
 
 @dataclass(frozen=True)
 class Fitted:
-    """Fields of a distribution of paths (`kind = "paths"`), and what each of them comes from."""
+    """Fields of a `PathDistribution`, and what each of them comes from."""
 
     fields: dict[str, Any]
     notes: tuple[Note, ...]
@@ -254,7 +254,6 @@ class _Ranges:
             bursts_per_s=_NONE, **parts,
         )  # fmt: skip
         fields = {
-            "kind": "paths",
             "name": self.name,
             "duration_s": self.duration_s,
             "rate_mbps": rate,
@@ -282,6 +281,10 @@ class _Ranges:
         }
 
     def _rates(self, rated: Sequence[Described]) -> dict[str, Any]:
+        # A few slow slots would also make slots of high rates: the spread is that of the middle half, as of a normal one.
+        around = np.concatenate([path.slot_log_rates - np.log(path.rate_mbps) for path in rated])
+        low, high = np.percentile(around, (25, 75))
+        robust = min(float((high - low) / 1.349 / around.std()), 1.0) if around.std() > 0 else 1.0
         pairs = [(path.slot_log_rates[:-1], path.slot_log_rates[1:], path.rate_mbps) for path in rated]
         one, two = (np.concatenate([p[k] - np.log(p[2]) for p in pairs]) for k in (0, 1))
         correlation = float(np.clip(np.corrcoef(one, two)[0, 1], 0, 0.99)) if one.size > 2 and one.std() > 0 else 0.0
@@ -289,7 +292,7 @@ class _Ranges:
         self.note("rates of neighbouring slots, correlation", f"{correlation:.2f}", f"{one.size} pairs of slots")
         self.note("rate within slots, correlation time", f"{tau:.2g} s", f"median of {len(rated)} paths")
         return {
-            "rate_sd": self.span("rates of slots, sd of the logarithm", "", lambda p: p.slot_rate_sd, 0, 2),
+            "rate_sd": self.span("rates of slots, sd of the logarithm", "", lambda p: robust * p.slot_rate_sd, 0, 2),
             "rate_correlation": round(correlation, 3),
             "noise_sd": self.span("rate within slots, sd", "", lambda p: p.noise_sd, 0, 1),
             "noise_tau_s": round(tau, 3),
