@@ -77,7 +77,8 @@ def read(data: bytes, file: str) -> Packets:
     segments = _Segments(t_s[sent], seq, payload[sent], size[sent] + ETHERNET_BYTES)
     segments.acknowledge(t_s[acks], ack)
     for k, row in enumerate(acks.tolist()):
-        if raw[tcp[row] + 12] >> 4 > 8:  # more than the timestamps
+        words = raw[tcp[row] + 12] >> 4
+        if words > 8 or (words > 5 and raw[tcp[row] + 22] != 8):  # more than the timestamps, or other options
             segments.selectively(t_s[row], data, int(tcp[row]), int(end[row]), int(ack[k]), int(numbers[k]))
     found = segments.packets(file)
     if found.once.sum() < FEWEST / 10:

@@ -75,7 +75,7 @@ def read(text: str, file: str) -> Probes:
     for number, line in enumerate(lines, start=1):
         if len(line) > _LONGEST_LINE:
             raise log.wrong(f"lines of at most {_LONGEST_LINE:,} letters; line {number} has {len(line):,}")
-        log.take(number, line, maybe_cut=number in (1, cut))
+        log.take(number, line, maybe_cut=number == cut or (number == 1 and not _BYTES.search(line)))
     return log.probes()
 
 
@@ -118,6 +118,12 @@ class _Log:
     def wrong(self, what: str) -> FileContentError:
         return FileContentError("file", self.file, f"output of ping with {what}")
 
+    def _not_understood(self, number: int, line: str, *, maybe_cut: bool) -> None:
+        """Refuse a line, or keep the first one that may be no answer, for the message about too few of them."""
+        if not maybe_cut:
+            raise self.unknown(number, line)
+        self.not_understood = self.not_understood or quoted(number, line)
+
     def unknown(self, number: int, line: str) -> FileContentError:
         return FileContentError("file", self.file, f"output of {FORMS}; {quoted(number, line)}")
 
@@ -130,8 +136,7 @@ class _Log:
                 n = self.previous = self._nearest(int(numbered[1]))
                 self._probe("numbered", number, line, n, _value(timed[1]), numbered.start())
             elif _HOPS.search(line) or (maybe_cut and _BYTES.search(line)):
-                if not maybe_cut:
-                    raise self.unknown(number, line)
+                self._not_understood(number, line, maybe_cut=maybe_cut)
             elif self.previous is not None:  # a message about a probe without an answer
                 self.last = max(self.last, self._nearest(int(numbered[1])))
         elif " : " in line and (found := _FPING.search(line)):
@@ -219,11 +224,9 @@ class _Log:
             self.from_zero |= found[2] == "packets received"
         elif found := _FPING_TOTALS.fullmatch(line):
             self.summaries.append(found[2])
-        elif (_HOPS.search(line) or (self.in_results and bare and bare[0] == line[0])) and not maybe_cut:
-            if not bare.startswith(("Control-", "Strg", "^C")):
-                raise self.unknown(number, line)
-        elif bare and not self.not_understood and not bare.startswith("---"):
-            self.not_understood = quoted(number, line)
+        elif bare and not bare.startswith(("---", "Control-", "Strg", "^C")):
+            as_answer = _HOPS.search(line) or (self.in_results and bare[0] == line[0])
+            self._not_understood(number, line, maybe_cut=maybe_cut or not as_answer)
         self.in_results &= bool(bare)
 
     def probes(self) -> Probes:
