@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gzip
 import hashlib
 import io
 import json
@@ -22,6 +23,7 @@ import os
 import random
 import re
 import shutil
+import struct
 import sys
 import tempfile
 import time
@@ -341,7 +343,7 @@ class TraceFile(Target):
 
 
 class LogFile(Target):
-    """A recording of a path for `orbitcc fit`: ping, iperf3 or a capture."""
+    """A recording of a path for `orbitcc fit`, in each of its forms."""
 
     def seeds(self) -> list[bytes]:
         answers = "".join(
@@ -358,7 +360,30 @@ class LogFile(Target):
         }  # fmt: skip
         capture = self.folder / "seed.pcap"
         simulate(scenarios.get("dumbbell", duration_s=6.0, rate_mbps=2.0), pcap=capture)
-        return [f"PING x\n{answers}{end}".encode(), json.dumps(log).encode(), capture.read_bytes()]
+        stream = [{"event": kind, "data": log[kind]} for kind in ("start", "end")]
+        stream[1:1] = [{"event": "interval", "data": row} for row in rows]
+        windows = "Pinging x with 32 bytes of data:\n" + "Reply from 192.0.2.1: bytes=32 time=30ms TTL=54\n" * 30
+        fping = "".join(f"[17{k:08}.5] x : [{k}], 64 bytes, {20 + k % 7}.5 ms (20 avg, 0% loss)\n" for k in range(40))
+        trips = [
+            {"lost": k % 9 == 8, "timestamps": {"client": {"send": {"wall": k * 10**8}}}, "delay": {"rtt": 10**7 + k}}
+            for k in range(40)
+        ]
+        lens = "timestamp,rtt,uplink,downlink\n" + "".join(f"17{k:017},{20 + k % 5},9,9\n" for k in range(40))
+        head = "timestamp_start,timestamp_end,packet_loss,packets_send,ping_avg,ping_worst,ping_best\n"
+        series = "".join(f"2023-09-28 12:{k}:03,2023-09-28 12:{k}:13,20.0,10,50.0,80.0,40.0\n" for k in range(10, 19))
+        record, data = struct.Struct("<IIII"), capture.read_bytes()
+        blocks, at = [struct.pack("<IIIHHqI", 0x0A0D0D0A, 28, 0x1A2B3C4D, 1, 0, -1, 28)], 24
+        blocks.append(struct.pack("<IIHHIHHB3xII", 1, 32, 101, 0, 0, 9, 1, 9, 0, 32))
+        while at < len(data):
+            seconds, nanos, kept, length = record.unpack_from(data, at)
+            stamp, size = seconds * 10**9 + nanos, 32 + kept + -kept % 4
+            packet = data[at + 16 : at + 16 + kept] + bytes(-kept % 4)
+            blocks.append(struct.pack("<7I", 6, size, 0, stamp >> 32, stamp & 0xFFFFFFFF, kept, length) + packet)
+            blocks.append(struct.pack("<I", size))
+            at += 16 + kept
+        texts = [f"PING x\n{answers}{end}", json.dumps(log), "\n".join(map(json.dumps, stream)), windows, fping,
+                 json.dumps({"round_trips": trips}), lens, head + series]  # fmt: skip
+        return [*(text.encode() for text in texts), gzip.compress(fping.encode()), data, b"".join(blocks)]
 
     def changed(self, data: bytes, rng: random.Random) -> bytes:
         return altered_json(data, rng) if data[:1] == b"{" and rng.random() < 0.7 else damaged(data, rng)

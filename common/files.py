@@ -147,9 +147,8 @@ def read_text(path: str | os.PathLike[str], most_bytes: int = MOST_TEXT) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-_PACKED = {
-    b"\x28\xb5\x2f\xfd": "zstd -d", b"\xfd7zXZ\0": "unxz", b"BZh": "bunzip2", b"PK\3\4": "unzip", b"\x04\x22\x4d\x18": "lz4 -d",
-}  # fmt: skip # noqa: E501
+_PACKED = {b"\x28\xb5\x2f\xfd": "zstd -d", b"\xfd7zXZ\0": "unxz", b"BZh": "bunzip2", b"PK\3\4": "unzip",
+           b"\x04\x22\x4d\x18": "lz4 -d"}  # fmt: skip
 
 
 def read_unpacked(path: str | os.PathLike[str], most_bytes: int) -> bytes:
@@ -160,7 +159,7 @@ def read_unpacked(path: str | os.PathLike[str], most_bytes: int) -> bytes:
     data, name = read_bytes(path, most_bytes), os.fspath(path)
     for magic, command in _PACKED.items():
         if data.startswith(magic):
-            raise FileContentError("file", name, f"a file that is not packed, or by gzip; `{command} {name}` unpacks it")
+            raise FileContentError("file", name, f"not packed, or by gzip; `{command} {name}` unpacks it")
     parts, size = [], 0
     while data.startswith(b"\x1f\x8b"):
         unpacker = zlib.decompressobj(wbits=31)
@@ -213,10 +212,7 @@ def parse_json(text: str | bytes, *, own: bool = False) -> Any:
             text = text.decode("utf-8")
         elif not text.isascii():
             text.encode()
-        if own:
-            data = json.loads(text)
-        else:
-            data = _JSON.decode(text)
+        data = json.loads(text) if own else _JSON.decode(text)
         if "\\u" in text:  # an escape may be half of a letter
             json.dumps(data, ensure_ascii=False).encode()
     except RecursionError:

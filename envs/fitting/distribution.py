@@ -20,6 +20,7 @@ from orbitcc.envs.fitting import changes, fit
 from orbitcc.envs.fitting.model import Note
 from orbitcc.envs.fitting.recordings import Array, Gathered, Probes
 from orbitcc.envs.impairments.access import AccessOverlay
+from orbitcc.envs.impairments.access_cycle import AccessCycle
 from orbitcc.envs.impairments.probe import probe
 from orbitcc.envs.impairments.series import Series
 from orbitcc.envs.scenarios.distribution import AckPath
@@ -35,6 +36,8 @@ UNKNOWN_MBPS, UNKNOWN_RTT_MS = (20.0, 300.0), (20.0, 120.0)
 """Those of `traces-train`, for paths without measured rates or delays."""
 CORRELATED = 0.2
 """A smaller correlation of neighbours counts as none."""
+BEFORE_S, AFTER_S, FEWEST_PROBES = 0.075, 0.14, 5
+"""Around slot edges (Aalborg, arXiv 2601.08439), and the fewest probes there that show spikes."""
 _NONE = Span(low=0, high=0)
 
 
@@ -89,7 +92,7 @@ class Described:
     rate_mbps: geometric mean over slots (slot_log_rates). slot_rate_sd: standard deviation of these logarithms.
     noise_sd: of the rate within slots, as a share of the slot's; noise_tau_s: its correlation time.
     floor_rtt_ms: base RTT of the shortest slot; longer_ms: how much longer the slots are; slot_sd_ms: its root mean
-    square. edge_share: share of slot edges with an outage. outages_ms: lengths of those; others_ms: of the others.
+    square. spike_ms: by how much RTTs around slot edges are longer. edge_share: share of slot edges with an outage. outages_ms: lengths of those; others_ms: of the others.
     held: share of outages in which packets wait.
     """
 
@@ -105,6 +108,7 @@ class Described:
     jitter_rtt_ms: float
     jitter_tau_ms: float
     jitter_shape: float
+    spike_ms: float
     loss: float
     edge_share: float
     outages_ms: Array
@@ -134,18 +138,30 @@ def describe(path: Observed) -> Described:
         path.rate_ratio,
     )  # fmt: skip
     if fitted is None or path.rtt_ms is None:
-        return Described(slots, *rates, nan, np.zeros(0), nan, nan, nan, nan, nan, *cuts)
+        return Described(slots, *rates, nan, np.zeros(0), nan, nan, nan, nan, nan, nan, *cuts)
     inside = np.zeros(path.rtt_ms.size, dtype=bool)
     for start, length, _ in gaps:
         inside[int(start / path.step_s) : int((start + length) / path.step_s) + 1] = True
     lost = float(np.isnan(path.rtt_ms[~inside]).mean()) if not inside.all() else nan
+    spike = _spike(at, path.rtt_ms, slots) if phase is not None else nan
     base = fitted.base_ms[np.maximum(np.searchsorted(fitted.slots_s, slots, side="right") - 1, 0)]
     longer, jitter = base - base.min(), fitted.jitter
     return Described(
         slots, *rates, float(base.min()), longer, float(np.sqrt(np.mean(longer**2))),
         2 * jitter.mean_ms if jitter else 0.0, jitter.tau_ms if jitter else nan,
-        float(jitter.shape) if jitter else nan, lost, *cuts,
+        float(jitter.shape) if jitter else nan, spike, lost, *cuts,
     )  # fmt: skip
+
+
+def _spike(at: Array, rtt_ms: Array, slots: Array) -> float:
+    """By how much the mean RTT from BEFORE_S to AFTER_S around slot edges exceeds the median of the slots, in ms."""
+    edge = slots[1:][np.abs(at[:, None] - slots[1:]).argmin(axis=1)] if slots.size > 1 else np.full(at.size, np.inf)
+    around = (at >= edge - BEFORE_S) & (at < edge + AFTER_S) & ~np.isnan(rtt_ms)
+    if around.sum() < FEWEST_PROBES:
+        return float("nan")
+    usual = changes.filled(changes.by_slot(at, rtt_ms, slots, 0.5))[np.searchsorted(slots, at, side="right") - 1]
+    others = ~around & ~np.isnan(rtt_ms)
+    return max(0.0, float((rtt_ms - usual)[around].mean() - (rtt_ms - usual)[others].mean()))
 
 
 def outages(path: Observed) -> list[tuple[float, float, bool]]:
@@ -263,6 +279,7 @@ class _Ranges:
             "mean_gap_s": 6.0,
             "ack_path": AckPath(rate_ratio=ratio, loss=_NONE),
             "access": overlay,
+            **self._spikes(),
         }
         return Fitted(fields, tuple(self.notes))
 
@@ -297,6 +314,19 @@ class _Ranges:
             "noise_sd": self.span("rate within slots, sd", "", lambda p: p.noise_sd, 0, 1),
             "noise_tau_s": round(tau, 3),
         }
+
+    def _spikes(self) -> dict[str, Any]:
+        """Triangular spikes in both directions; their mean height is twice the mean delay."""
+        if not any(path.spike_ms > 0 for path in self.all):
+            return {}
+        share = float(np.mean([path.spike_ms > 0 for path in self.all]))
+        heights = self.span(
+            "RTT around slot edges, longer by", "ms", lambda p: p.spike_ms if p.spike_ms > 0 else np.nan
+        )
+        self.note("paths with it", f"{share:.0%}", f"{len(self.all)} paths")
+        one = Span(low=1, high=1)
+        cycle = AccessCycle(spike_ms=heights, uplink_factor=one, steps=1, silence_share=_NONE, loss=_NONE)
+        return {"access_cycle": cycle, "access_cycle_probability": round(share, 3)}
 
     def _slot_correlation(self) -> float:
         """Of the normal variables x whose sizes |x| make slots longer.

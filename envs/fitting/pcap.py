@@ -1,8 +1,8 @@
 """Captures at the sender (`orbitcc run --pcap`, tcpdump): the segments of the one TCP flow that carries the data.
 
 pcap and pcapng; IPv4 and IPv6 on the link types of LINKS, with VLANs. Offloading must be off (`ethtool -K DEV tso
-off`): a capture of larger segments than the network carries shows fewer packets than it lost. Own reader: scapy and dpkt
-need two to five times as long for the records alone, python-pcapng 25 times, and none gives arrays.
+off`): a capture of larger segments than the network carries shows fewer packets than it lost. Own reader: scapy and
+dpkt need two to five times as long for the records alone, python-pcapng 25 times, and none gives arrays.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def read(data: bytes, file: str) -> Packets:
 
 @dataclass(frozen=True)
 class _Records:
-    """The packets of a capture, [N]: times, where the kept bytes begin, how many, of how many, link types, interfaces."""
+    """The packets of a capture, [N]: times, where the kept bytes begin, how many, of how many, link type, interface."""
 
     t_s: Any
     at: Ints
@@ -121,7 +121,7 @@ def _records(data: bytes, file: str) -> _Records:
 
 
 def _blocks(data: bytes, file: str) -> _Records:
-    """Those of pcapng (draft-ietf-opsawg-pcapng): sections, interfaces, and enhanced packets; a cut block is the end."""
+    """Those of pcapng (draft-ietf-opsawg-pcapng): enhanced packets of all interfaces; a cut block is the end."""
     found: list[tuple[Any, ...]] = []
     interfaces: list[tuple[int, float, int]] = []  # of this section: link type, tick, offset in s
     at, order, seen = 0, "<", 0
@@ -189,7 +189,7 @@ def _network(raw: Any, records: _Records, file: str) -> tuple[Ints, Ints, NDArra
 
 
 def _transport(raw: Any, ip: Ints, end: Ints, length: Ints) -> tuple[Ints, Ints, list[Ints], NDArray[np.bool_]]:
-    """Where the TCP header is, the bytes of the IP packet, its ends (2 addresses, 2 ports), and whether it is one of TCP.
+    """Where the TCP header is, the bytes of the IP packet, its ends (addresses, ports), and whether it is one of TCP.
 
     length: bytes of the packet on the wire from the IP header on, which count where the header says 0 (offloading).
     """

@@ -64,8 +64,8 @@ def read(text: str, file: str) -> Probes:
     """The probes of a log.
 
     A missing sequence number is a lost probe: from the first one on if the log has its header, otherwise from the first
-    answer on. A sequence number belongs to the round of 65,536 that is nearest to the answer before. Stamps are those of
-    answers; a probe was sent one RTT before. Without stamps, probes are evenly spaced: a summary of iputils says how
+    answer on. A sequence number belongs to the round of 65,536 that is nearest to the answer before. Stamps are those
+    of answers; a probe was sent one RTT before. Without stamps, probes are evenly spaced: a summary of iputils says how
     long all took; without one, they are 1 s apart. Raises FileContentError when there are fewer than 20 answers, more
     probes than a log can have, or a line that looks like an answer and is not understood.
     """

@@ -29,8 +29,8 @@ def read(text: str, file: str) -> Probes:
 
     LENS: a row per probe. Of irtt (with `uplink` and `downlink`) lost ones have no RTT above 0; of ping a row has the
     time of the answer, and lost probes have no row. WetLinks: a row per series of probes, which are taken to be evenly
-    spaced, as are the lost ones; the first answer has the best RTT, the last one the worst, the others have the RTT that
-    makes their mean that of the row. Raises FileError for other columns or cells, or fewer than 20 answers.
+    spaced, as are the lost ones; the first answer has the best RTT, the last one the worst, the others have the RTT
+    that makes their mean that of the row. Raises FileError for other columns or cells, or fewer than 20 answers.
     """
     lines = text.splitlines()
     head = csv_head(lines[0], f"{file}, line 1")

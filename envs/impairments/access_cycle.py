@@ -48,9 +48,14 @@ def under_cycle(
     rate_mbps: float,
     slots: Sequence[Slot],
 ) -> Effect:
-    """The effect of both on a link with these slots; the cycle replaces the overlay's rates and settling delay."""
+    """The effect of both on a link with these slots.
+
+    The cycle replaces the settling delay of the overlay, and its rates unless it has neither steps nor silences.
+    """
     none = Span(low=0, high=0)
-    calmer = overlay.changed(rate_sd=none, noise_sd=none, settling_rtt_ms=none)
+    calmer = overlay.changed(settling_rtt_ms=none)
+    if cycle.steps > 1 or cycle.silence_share.high > 0:
+        calmer = calmer.changed(rate_sd=none, noise_sd=none)
     edges_s = np.array([slot.start_s for slot in slots[1:]])
     return joined([calmer.draw(rng, duration_s, rate_mbps, slots), cycle.draw(rng, duration_s, edges_s)])
 

@@ -5,8 +5,8 @@ What a gap means:
 - No packet could be sent for more than 35 ms and five typical gaps (opportunities of LeoReplayer and Mahimahi): an
   outage that holds packets.
 - Three probes in a row or more without an answer, over more than 35 ms: an outage that loses packets, from the first of
-  them to the next one with an answer. Other probes without an answer are random losses, as a share in each slot; each
-  direction has half of them.
+  them to the next one with an answer. Other probes without an answer are random losses, whose share changes where the
+  log shows that it does (`noise.loss_steps`); each direction has half of them.
 - The first outage within 0.5 s of a reconfiguration begins it.
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from orbitcc.common.errors import FileContentError
 from orbitcc.envs.description.links import MAX_DELAY_MS
-from orbitcc.envs.fitting import changes, outages, rates
+from orbitcc.envs.fitting import changes, noise, outages, rates
 from orbitcc.envs.fitting.recordings import AnyRecording, Array, Intervals, Opportunities, Probes
 from orbitcc.envs.orbits import formats
 from orbitcc.envs.orbits.trace import Slot
@@ -82,8 +82,12 @@ def of_probes(name: str, probes: Probes) -> MeasuredPath:
             seen.append((float(sent[first]), until_s - float(sent[first]), "drop"))
             lost[first : first + length] = False
     edges = reconfigurations(sent[answered], rtt[answered], end_s, seen)
-    slot, size = np.searchsorted(edges, sent, side="right") - 1, len(edges)
-    share = np.bincount(slot, lost, minlength=size) / np.maximum(np.bincount(slot, minlength=size), 1)
+    # A slot has too few probes to count its own losses: the share changes where the whole log shows that it does.
+    changed, shares = (
+        np.array(v) for v in zip(*noise.loss_steps(noise.Losses(sent, lost, ~np.isnan(sent))), strict=True)
+    )
+    middles = (np.array(edges) + np.append(edges[1:], end_s)) / 2
+    share = shares[np.maximum(np.searchsorted(changed, middles, side="right") - 1, 0)]
     gaps = np.diff(sent)
     long = gaps > max(1.0, 10 * apart_s)
     return MeasuredPath(

@@ -20,8 +20,8 @@ def fit(
         list[Path],
         typer.Argument(
             metavar="TRACE...",
-            help="Recordings of one path: output of ping, JSON of iperf3, pcap files, a pair of files of LeoReplayer "
-            "or Mahimahi (the direction of the data first).",
+            help="Recordings of one path: output of ping or fping, JSON of iperf3 or irtt, captures, CSV of LENS or "
+            "WetLinks, a pair of files of LeoReplayer or Mahimahi (the direction of the data first).",
         ),
     ],
     out: Annotated[Path, typer.Option(help="Write the scenario to this .toml file.")],
