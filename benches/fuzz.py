@@ -368,7 +368,7 @@ class LogFile(Target):
             {"lost": k % 9 == 8, "timestamps": {"client": {"send": {"wall": k * 10**8}}}, "delay": {"rtt": 10**7 + k}}
             for k in range(40)
         ]
-        lens = "timestamp,rtt,uplink,downlink\n" + "".join(f"17{k:017},{20 + k % 5},9,9\n" for k in range(40))
+        lens = "timestamp,rtt,uplink,downlink\n" + "".join(f"17{k:010}0000000,{20 + k % 5},9,9\n" for k in range(40))
         head = "timestamp_start,timestamp_end,packet_loss,packets_send,ping_avg,ping_worst,ping_best\n"
         series = "".join(f"2023-09-28 12:{k}:03,2023-09-28 12:{k}:13,20.0,10,50.0,80.0,40.0\n" for k in range(10, 19))
         record, data = struct.Struct("<IIII"), capture.read_bytes()
@@ -386,7 +386,8 @@ class LogFile(Target):
         return [*(text.encode() for text in texts), gzip.compress(fping.encode()), data, b"".join(blocks)]
 
     def changed(self, data: bytes, rng: random.Random) -> bytes:
-        return altered_json(data, rng) if data[:1] == b"{" and rng.random() < 0.7 else damaged(data, rng)
+        one_line = data[:1] == b"{" and b"\n" not in data
+        return altered_json(data, rng) if one_line and rng.random() < 0.7 else damaged(data, rng)
 
     def read(self, data: bytes) -> None:
         path = self.folder / "log"

@@ -100,8 +100,9 @@ def _check(found: AnyRecording) -> None:
             last_s = known[-1] / (1e3 if field.name == "at_ms" else 1.0) if known.size else 0.0
             if known.size and (known.min() < 0 or known.max() > MOST_FIGURE):
                 raise FileContentError("file", found.file, f"a recording with {field.name} in 0 .. {MOST_FIGURE:g}")
-            if field.name in ("sent_s", "end_s", "at_ms") and not last_s <= MAX_TIME_S:
-                raise FileContentError("file", found.file, f"a recording of at most {MAX_TIME_S:g} s")
+            if field.name in ("sent_s", "end_s", "at_ms") and not 0 < last_s <= MAX_TIME_S:
+                wanted = f"a recording of more than 0 and at most {MAX_TIME_S:g} s; it has {last_s:g} s"
+                raise FileContentError("file", found.file, wanted)
 
 
 def gather(paths: Sequence[str | os.PathLike[str]]) -> Gathered:

@@ -30,7 +30,7 @@ _FIGURE = r"(\d{1,9}(?:[.,]\d{1,9})?)"
 _NUMBER = re.compile(r"(?:seq|icmp_req)[=: ]{1,2}(\d+)")
 _TIME = re.compile(rf"[=<]{_FIGURE}\s?(?:ms|мс|ミリ秒|毫秒)")
 _HOPS = re.compile(r"\b(?:ttl|hlim|TTL)=")
-_BYTES = re.compile(r"\d+ (?:bytes?|Bytes?|octets|байт\w*|バイト\w*|字节)\b")
+_BYTES = re.compile(r"(?<!\d)\d{1,6} (?:bytes?|Bytes?|octets|байт\w*|バイト\w*|字节)\b")
 _DUPLICATE = re.compile(r"\((?:DUP|DOP)|duplicate for")
 _HEADER = re.compile(r"\bPING6?[ (]+\w|\bPing \S+ \(")
 _FROM_ZERO = re.compile(r": \d+ data bytes|\bPING6\(")

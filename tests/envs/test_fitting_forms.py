@@ -335,6 +335,7 @@ def test_a_row_of_wetlinks_is_a_series_of_probes(given):
         ("timestamp,rtt\n1,2\n1,two\n1,2\n", "line 3 is not understood: '1,two'"),
         ("timestamp,rtt\n1,2\n1,2,3\n1,2\n", "line 3 is not understood"),
         ("timestamp,rtt\nnan,2\n", "line 2 is not understood"),
+        ("timestamp,rtt,uplink\n" + "1705744800,20,9\n" * 30, "more than 0 and at most 1e+06 s; it has 0 s"),
         ("timestamp,rtt\n1,2\n", "at least 20 answers; it has 1"),
         ('timestamp,rtt\n"1,2\n', "cells of CSV"),
         (WETLINKS + "\nx,yesterday,today,h,ipv4,0,10,50,80,40,5\n", "line 2 is not understood"),
