@@ -129,6 +129,7 @@ class PathModel:
     table: dict[str, Any]
     notes: Mapping[str, Sequence[Note]]
     comparison: Comparison
+    seen: Mapping[str, Sequence[Observed]]
 
 
 def model(traces: TraceSet, name: str, apply: Apply, paths: int = 200, worlds: int = 40) -> PathModel:
@@ -165,21 +166,16 @@ def model(traces: TraceSet, name: str, apply: Apply, paths: int = 200, worlds: i
     steps = [path.step_s for path in seen["test"] if path.rtt_ms is not None]
     step_s = float(np.median(steps)) if steps else None
     replayed = measured({"traces": traces.path, "split": "test", "duration_s": duration_s, **alone})
-    return PathModel(
-        table,
-        {place: part.notes for place, part in fitted.items()},
-        compare(
-            seen | {"generated": [
-                observe(f"generated {k}", world.links[0], world.duration_s, k, rated=rated, step_s=step_s)
-                for k, world in enumerate(generated)
-            ]},
-            {
-                "test": [replayed.sample(np.random.default_rng((GENERATED, k))) for k in range(worlds)],
-                "generated": generated[:worlds],
-            },
-            apply,
-        ),
-    )  # fmt: skip
+    seen["generated"] = [
+        observe(f"generated {k}", world.links[0], world.duration_s, k, rated=rated, step_s=step_s)
+        for k, world in enumerate(generated)
+    ]
+    sampled = {
+        "test": [replayed.sample(np.random.default_rng((GENERATED, k))) for k in range(worlds)],
+        "generated": generated[:worlds],
+    }
+    notes = {place: part.notes for place, part in fitted.items()}
+    return PathModel(table, notes, compare(seen, sampled, apply), seen)
 
 
 def _observed(job: tuple[str, int]) -> Observed:
@@ -210,7 +206,7 @@ def compare(
             raise OrbitccError(name, "no path", "at least one path of this part")
     marginals = [
         Marginal(quantity, unit, _quantiles(test), _quantiles(made), _distance(made, test), _distance(train, test))
-        for quantity, unit, of in _MARGINALS
+        for quantity, unit, of in MARGINALS
         for train, test, made in [[_together(parts[p], of) for p in ("train", "test", "generated")]]
         if test.size and made.size and train.size
     ]
@@ -218,9 +214,8 @@ def compare(
     for quantity, of_path in _figures():
         measured, made = (np.array([of_path(path) for path in parts[p]]) for p in ("test", "generated"))
         if not (np.isnan(measured).all() or np.isnan(made).all()):
-            figures.append(
-                Figure(quantity, *(float(np.nanmean(x)) for x in (measured, made)), float(np.nanstd(measured)))
-            )
+            means = float(np.nanmean(measured)), float(np.nanmean(made))
+            figures.append(Figure(quantity, means[0], means[1], float(np.nanstd(measured))))
     reached = []
     jobs = [(c, s, p) for c in CONTROLLERS for p in ("test", "generated") for s in worlds[p]]
     goodputs: dict[tuple[str, str], list[float]] = {}
@@ -255,7 +250,7 @@ def _losses(path: Observed) -> Array:
     return 100 * np.isnan(rtt[: rtt.size // second * second]).reshape(-1, second).mean(axis=1)
 
 
-_MARGINALS: tuple[tuple[str, str, Callable[[Observed], Array]], ...] = (
+MARGINALS: tuple[tuple[str, str, Callable[[Observed], Array]], ...] = (
     ("rate in 0.1 s", "Mbit/s", _rates),
     (
         "mean rate of a path",
@@ -275,44 +270,45 @@ _MARGINALS: tuple[tuple[str, str, Callable[[Observed], Array]], ...] = (
 
 
 def _figures() -> list[tuple[str, Callable[[Observed], float]]]:
-    found: list[tuple[str, Callable[[Observed], float]]] = []
-    for name, of in (("rate", _rate_of_seconds), ("RTT", _rtt_of_seconds)):
-        for lag in LAGS_S:
-            found.append(
-                (f"{name}, correlation over {lag:g} s", lambda path, of=of, lag=lag: _correlation(of(path), lag))
-            )
-        found.append((f"{name}, share of the variance at 1/15 Hz", lambda path, of=of: _at_slots(of(path))))
-    return found
+    def over(kind: str, lag_s: float) -> Callable[[Observed], float]:
+        return lambda path: correlation(halves(path, kind), lag_s)
+
+    def at_slots(kind: str) -> Callable[[Observed], float]:
+        return lambda path: _at_slots(halves(path, kind))
+
+    return [
+        figure
+        for kind in ("rate", "RTT")
+        for figure in (
+            *((f"{kind}, correlation over {lag_s:g} s", over(kind, lag_s)) for lag_s in LAGS_S),
+            (f"{kind}, share of the variance at 1/15 Hz", at_slots(kind)),
+        )
+    ]
 
 
-def _rate_of_seconds(path: Observed) -> Array:
-    return _seconds(_rates(path), BIN_S)
-
-
-def _rtt_of_seconds(path: Observed) -> Array:
-    rtt = _rtts(path)
-    return _seconds(filled(rtt) if not np.isnan(rtt).all() else rtt[:0], path.step_s)
-
-
-def _seconds(values: Array, step_s: float) -> Array:
-    """Means over half a second."""
+def halves(path: Observed, kind: str) -> Array:
+    """Means of the `rate` or `RTT` over half a second; empty if it was not measured."""
+    values, step_s = (_rates(path), BIN_S) if kind == "rate" else (_rtts(path), path.step_s)
+    if not values.size or np.isnan(values).all():
+        return np.zeros(0)
     width = max(1, round(0.5 / step_s))
-    return values[: values.size // width * width].reshape(-1, width).mean(axis=1)
+    return filled(values)[: values.size // width * width].reshape(-1, width).mean(axis=1)
 
 
-def _correlation(halves: Array, lag_s: float) -> float:
+def correlation(means: Array, lag_s: float) -> float:
+    """Of means over half a second, this far apart; NaN for a short path or a constant."""
     lag = round(2 * lag_s)
-    if halves.size <= 2 * lag or halves.std() == 0:
+    if means.size <= 2 * lag or means.std() == 0:
         return float("nan")
-    around = halves - halves.mean()
+    around = means - means.mean()
     return float((around[lag:] * around[:-lag]).mean() / (around**2).mean())
 
 
-def _at_slots(halves: Array) -> float:
-    if halves.size < 4 * SLOT_S or halves.std() == 0:
+def _at_slots(means: Array) -> float:
+    if means.size < 4 * SLOT_S or means.std() == 0:
         return float("nan")
-    power = np.abs(np.fft.rfft(halves - halves.mean())) ** 2
-    return float(power[np.abs(np.fft.rfftfreq(halves.size, 0.5) * SLOT_S - 1) < 0.2].sum() / power.sum())
+    power = np.abs(np.fft.rfft(means - means.mean())) ** 2
+    return float(power[np.abs(np.fft.rfftfreq(means.size, 0.5) * SLOT_S - 1) < 0.2].sum() / power.sum())
 
 
 def _together(paths: Sequence[Observed], of: Callable[[Observed], Array]) -> Array:
@@ -331,9 +327,11 @@ def _distance(one: Array, other: Array) -> float:
     return float(np.abs(below[0] - below[1]).max())
 
 
-def table(found: Comparison) -> dict[str, Any]:
-    """As JSON."""
+def as_json(model: PathModel) -> dict[str, Any]:
+    found = model.comparison
     return {
+        "model": model.table,
+        "notes": {place: [vars(note) for note in notes] for place, notes in model.notes.items()},
         "paths": dict(found.paths),
         "marginals": [vars(m) for m in found.marginals],
         "figures": [vars(f) for f in found.figures],

@@ -156,7 +156,8 @@ class Red(Model):
     a quarter of the limit; the minimum is a third of the maximum; the weight allows bursts of (2 min + max) / 3 bytes.
     With equal thresholds it is a step, as DCTCP wants it: everything above is dropped or marked.
     ecn: mark the packets of flows with ECN instead of dropping them, also above the maximum.
-    adaptive: about every 0.5 s (a timer of Linux), adapt the probability to keep the average in the middle (Floyd et al. 2001).
+    adaptive: every 0.5 s (by a timer of Linux), adapt the probability to keep the average in the middle (Floyd et al.
+    2001).
     drop: with `front`, early drops and those at the limit hit the packet that has waited longest. Lakshman, Neidhardt
     and Ott (INFOCOM 1996) propose this for full buffers; ns-2's RED does it at the limit and above the maximum. Marks
     stay with the packet that arrives, as in ns-2.

@@ -7,7 +7,7 @@ and the spread of a quantity over the paths. What no path shows keeps its defaul
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ CORRELATED = 0.2
 """A smaller correlation of neighbours counts as none."""
 BEFORE_S, AFTER_S, FEWEST_PROBES = 0.075, 0.14, 5
 """Around slot edges (Aalborg, arXiv 2601.08439), and the fewest probes there that show spikes."""
+NAN = float("nan")
 _NONE = Span(low=0, high=0)
 
 
@@ -53,7 +54,7 @@ class Observed:
     rate_mbps: Array | None
     rtt_ms: Array | None
     step_s: float = PROBE_S
-    rate_ratio: float = float("nan")
+    rate_ratio: float = NAN
     """Mean rate over that of the other direction, if it was measured."""
 
 
@@ -78,7 +79,7 @@ def observe(
             mbps = mbps * (1 - covered)
     back = link.backward().rate_mbps
     ratio = (
-        float("nan")
+        NAN
         if back is None or back == link.rate_mbps
         else mean_over(link.rate_mbps, duration_s) / mean_over(back, duration_s)
     )
@@ -92,65 +93,75 @@ class Described:
     rate_mbps: geometric mean over slots (slot_log_rates). slot_rate_sd: standard deviation of these logarithms.
     noise_sd: of the rate within slots, as a share of the slot's; noise_tau_s: its correlation time.
     floor_rtt_ms: base RTT of the shortest slot; longer_ms: how much longer the slots are; slot_sd_ms: its root mean
-    square. spike_ms: by how much RTTs around slot edges are longer. edge_share: share of slot edges with an outage. outages_ms: lengths of those; others_ms: of the others.
-    held: share of outages in which packets wait.
+    square. spike_ms: by how much RTTs around slot edges are longer. edge_share: share of slot edges with an outage.
+    outages_ms: lengths of those; others_ms: of the others. held: share of outages in which packets wait.
     """
 
     slots: Array
-    rate_mbps: float
-    slot_log_rates: Array
-    slot_rate_sd: float
-    noise_sd: float
-    noise_tau_s: float
-    floor_rtt_ms: float
-    longer_ms: Array
-    slot_sd_ms: float
-    jitter_rtt_ms: float
-    jitter_tau_ms: float
-    jitter_shape: float
-    spike_ms: float
-    loss: float
-    edge_share: float
-    outages_ms: Array
-    others_ms: Array
-    held: float
-    rate_ratio: float
+    rate_mbps: float = NAN
+    slot_log_rates: Array = field(default_factory=lambda: np.zeros(0))
+    slot_rate_sd: float = NAN
+    noise_sd: float = NAN
+    noise_tau_s: float = NAN
+    floor_rtt_ms: float = NAN
+    longer_ms: Array = field(default_factory=lambda: np.zeros(0))
+    slot_sd_ms: float = NAN
+    jitter_rtt_ms: float = NAN
+    jitter_tau_ms: float = NAN
+    jitter_shape: float = NAN
+    spike_ms: float = NAN
+    loss: float = NAN
+    edge_share: float = NAN
+    outages_ms: Array = field(default_factory=lambda: np.zeros(0))
+    others_ms: Array = field(default_factory=lambda: np.zeros(0))
+    held: float = NAN
+    rate_ratio: float = NAN
 
 
 def describe(path: Observed) -> Described:
     """The figures of one path."""
-    nan, gaps = float("nan"), outages(path)
-    fitted, phase = None, changes.slot_phase([start for start, _, _ in gaps])
-    if path.rtt_ms is not None:
-        at = np.arange(path.rtt_ms.size) * path.step_s
-        fitted = fit.fit(Gathered([Probes(path.name, at, path.rtt_ms)], [], [], [], []))
-        phase = fitted.phase_s if fitted.phase_s is not None else phase
-    slots = changes.slot_edges(0.0 if phase is None else phase, path.duration_s)
-    near, away = [], []
-    for start, length, _ in gaps:
-        half = changes.SLOT_S / 2
-        apart_s = np.inf if phase is None else abs((start - phase + half) % changes.SLOT_S - half)
-        (near if apart_s <= NEAR_EDGE_S else away).append(1e3 * length)
-    rates = _rates(path, slots)
-    cuts = (
-        len(near) / max(slots.size - 1, 1) if phase is not None else nan,
-        np.array(near), np.array(away), float(np.mean([holds for _, _, holds in gaps])) if gaps else nan,
-        path.rate_ratio,
-    )  # fmt: skip
-    if fitted is None or path.rtt_ms is None:
-        return Described(slots, *rates, nan, np.zeros(0), nan, nan, nan, nan, nan, nan, *cuts)
+    gaps = outages(path)
+    phase = changes.slot_phase([start for start, _, _ in gaps])
+    if path.rtt_ms is None:
+        slots = changes.slot_edges(phase or 0.0, path.duration_s)
+        return Described(slots, **_cuts(gaps, phase, slots), **_rates(path, slots))
+    at: Array = np.arange(path.rtt_ms.size, dtype=np.float64) * path.step_s
+    fitted = fit.fit(Gathered([Probes(path.name, at, path.rtt_ms)], [], [], [], []))
+    phase = phase if fitted.phase_s is None else fitted.phase_s
+    slots = changes.slot_edges(phase or 0.0, path.duration_s)
     inside = np.zeros(path.rtt_ms.size, dtype=bool)
     for start, length, _ in gaps:
         inside[int(start / path.step_s) : int((start + length) / path.step_s) + 1] = True
-    lost = float(np.isnan(path.rtt_ms[~inside]).mean()) if not inside.all() else nan
-    spike = _spike(at, path.rtt_ms, slots) if phase is not None else nan
     base = fitted.base_ms[np.maximum(np.searchsorted(fitted.slots_s, slots, side="right") - 1, 0)]
     longer, jitter = base - base.min(), fitted.jitter
     return Described(
-        slots, *rates, float(base.min()), longer, float(np.sqrt(np.mean(longer**2))),
-        2 * jitter.mean_ms if jitter else 0.0, jitter.tau_ms if jitter else nan,
-        float(jitter.shape) if jitter else nan, spike, lost, *cuts,
-    )  # fmt: skip
+        slots,
+        **_cuts(gaps, phase, slots),
+        **_rates(path, slots),
+        floor_rtt_ms=float(base.min()),
+        longer_ms=longer,
+        slot_sd_ms=float(np.sqrt(np.mean(longer**2))),
+        jitter_rtt_ms=2 * jitter.mean_ms if jitter else 0.0,
+        jitter_tau_ms=jitter.tau_ms if jitter else NAN,
+        jitter_shape=jitter.shape if jitter else NAN,
+        spike_ms=_spike(at, path.rtt_ms, slots) if phase is not None else NAN,
+        loss=float(np.isnan(path.rtt_ms[~inside]).mean()) if not inside.all() else NAN,
+    )
+
+
+def _cuts(gaps: Sequence[tuple[float, float, bool]], phase: float | None, slots: Array) -> dict[str, Any]:
+    """The outages of a path, at slot edges and away from them."""
+    half, starts = changes.SLOT_S / 2, np.array([start for start, _, _ in gaps])
+    lengths_ms = 1e3 * np.array([length for _, length, _ in gaps])
+    near = np.zeros(starts.size, dtype=bool)
+    if phase is not None:
+        near = np.abs((starts - phase + half) % changes.SLOT_S - half) <= NEAR_EDGE_S
+    return {
+        "edge_share": NAN if phase is None else float(near.sum()) / max(slots.size - 1, 1),
+        "outages_ms": lengths_ms[near],
+        "others_ms": lengths_ms[~near],
+        "held": float(np.mean([holds for _, _, holds in gaps])) if gaps else NAN,
+    }
 
 
 def _spike(at: Array, rtt_ms: Array, slots: Array) -> float:
@@ -158,7 +169,7 @@ def _spike(at: Array, rtt_ms: Array, slots: Array) -> float:
     edge = slots[1:][np.abs(at[:, None] - slots[1:]).argmin(axis=1)] if slots.size > 1 else np.full(at.size, np.inf)
     around = (at >= edge - BEFORE_S) & (at < edge + AFTER_S) & ~np.isnan(rtt_ms)
     if around.sum() < FEWEST_PROBES:
-        return float("nan")
+        return NAN
     usual = changes.filled(changes.by_slot(at, rtt_ms, slots, 0.5))[np.searchsorted(slots, at, side="right") - 1]
     others = ~around & ~np.isnan(rtt_ms)
     return max(0.0, float((rtt_ms - usual)[around].mean() - (rtt_ms - usual)[others].mean()))
@@ -181,11 +192,10 @@ def outages(path: Observed) -> list[tuple[float, float, bool]]:
     return sorted(found)
 
 
-def _rates(path: Observed, slots: Array) -> tuple[float, Array, float, float, float]:
-    """Mean rate, log rates of the slots, their standard deviation, and noise and its correlation time within slots."""
+def _rates(path: Observed, slots: Array) -> dict[str, Any]:
+    """The rates of slots and within slots."""
     if path.rate_mbps is None:
-        nan = float("nan")
-        return nan, np.array([]), nan, nan, nan
+        return {}
     mbps = path.rate_mbps
     slot = np.searchsorted(slots, (np.arange(mbps.size) + 0.5) * BIN_S, side="right") - 1
     served = mbps >= SILENT * mbps.mean()
@@ -199,7 +209,14 @@ def _rates(path: Observed, slots: Array) -> tuple[float, Array, float, float, fl
     spread = float(np.nanstd(around))
     kept = float((a[both] * b[both]).mean() / spread**2) if both.any() and spread > 0 else 0.0
     tau = -1 / np.log(kept) if CORRELATED < kept < 1 else 0.0
-    return float(np.exp(logs.mean())), logs, float(logs.std()), spread, float(tau)
+    return {
+        "rate_mbps": float(np.exp(logs.mean())),
+        "slot_log_rates": logs,
+        "slot_rate_sd": float(logs.std()),
+        "noise_sd": spread,
+        "noise_tau_s": float(tau),
+        "rate_ratio": path.rate_ratio,
+    }
 
 
 @dataclass(frozen=True)
@@ -258,6 +275,7 @@ class _Ranges:
             parts |= self._delays()
         else:
             self.default("RTT", UNKNOWN_RTT_MS, "ms")
+            self.note("jitter and losses", "none", "not measured; our default", defaulted=True)
             rtt = list(UNKNOWN_RTT_MS)
             parts |= {"processing_rtt_ms": _NONE, "slot_sd_ms": _NONE, "jitter_rtt_ms": _NONE, "loss": _NONE}
         ratio = Span(low=2, high=20, log=True)
@@ -298,7 +316,7 @@ class _Ranges:
         }
 
     def _rates(self, rated: Sequence[Described]) -> dict[str, Any]:
-        # A few slow slots would also make slots of high rates: the spread is that of the middle half, as of a normal one.
+        # A few slow slots must not add fast ones: the spread is that of a normal distribution with this middle half.
         around = np.concatenate([path.slot_log_rates - np.log(path.rate_mbps) for path in rated])
         low, high = np.percentile(around, (25, 75))
         robust = min(float((high - low) / 1.349 / around.std()), 1.0) if around.std() > 0 else 1.0

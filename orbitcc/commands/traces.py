@@ -12,6 +12,7 @@ from orbitcc.commands.options import AsJson, WholeSentences, Workers, print_json
 
 if TYPE_CHECKING:
     from orbitcc.envs.orbits.trace_set import TraceSet
+    from orbitcc.eval.path_model import PathModel
 
 app = typer.Typer(
     cls=WholeSentences,
@@ -131,6 +132,78 @@ def check(
         same = [one for one in found if one.what == what]
         shown.add_row(what, f"{len(same):,}", terminal(same[0].path), terminal(same[0].value))
     Console().print(shown)
+
+
+@app.command()
+def model(
+    traces: SetFile,
+    out: Annotated[Path, typer.Option(help="Write the distribution to this .toml file, a scenario for training.")],
+    paths: Annotated[int, typer.Option(min=5, help="Paths of the train and of the test part, at most.")] = 200,
+    worlds: Annotated[int, typer.Option(min=2, help="Paths of each kind that controllers are compared on.")] = 40,
+    plot: Annotated[Path | None, typer.Option(help="Write a picture of the comparison (.png, .pdf or .svg).")] = None,
+    workers: Workers = None,
+    as_json: AsJson = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing --out.")] = False,
+) -> None:
+    """Fit a distribution of generated paths to the train part of a set, and compare it with the test part."""
+    from orbitcc.common.errors import FileError
+    from orbitcc.common.files import atomic_write_bytes, atomic_write_text, check_place, toml_text
+    from orbitcc.envs.orbits.trace_set import TraceSet
+    from orbitcc.eval import path_model
+    from orbitcc.eval.figures.base import check_name, render
+    from orbitcc.eval.figures.path_model import draw_model
+    from orbitcc.eval.figures.style import LIGHT
+    from orbitcc.parallel import work
+
+    if out.suffix != ".toml":
+        raise FileError("--out", str(out), "a name ending in .toml")
+    check_place(out)
+    if out.exists() and not overwrite:
+        raise FileError("--out", str(out), "a file that does not exist yet, or --overwrite")
+    suffix = None if plot is None else check_name(plot)
+    with work.workers(workers) as apply:
+        found = path_model.model(TraceSet(traces), out.stem, apply, paths, worlds)
+    atomic_write_text(out, toml_text(found.table))
+    if plot is not None and suffix is not None:
+        atomic_write_bytes(plot, render(draw_model(found, LIGHT), suffix))
+    if as_json:
+        print_json(path_model.as_json(found))
+        return
+    _print_model(found)
+    print(f"model: {out}")
+
+
+def _print_model(found: PathModel) -> None:
+    from rich.console import Console
+
+    from orbitcc.commands.run import table
+    from orbitcc.common.names import terminal
+
+    console, compared = Console(), found.comparison
+    for place, notes in found.notes.items():
+        shown = table(f"fitted at {terminal(place)}", "", "from")
+        for note in notes:
+            shown.add_row(note.quantity, note.value, note.origin)
+        console.print(shown)
+    shown = table("5 %, median, 95 %", "measured", "generated", "apart", "train and test apart")
+    for m in compared.marginals:
+        ends = [", ".join(f"{v:.4g}" for v in values) for values in (m.measured, m.generated)]
+        shown.add_row(f"{m.quantity}, {m.unit}", *ends, f"{m.distance:.2f}", f"{m.between_parts:.2f}")
+    console.print(shown)
+    shown = table("mean over paths", "measured", "generated", "spread over paths")
+    for f in compared.figures:
+        shown.add_row(f.quantity, f"{f.measured:.2f}", f"{f.generated:.2f}", f"{f.spread:.2f}")
+    console.print(shown)
+    shown = table("goodput, Mbit/s", "measured", "generated", "difference")
+    for r in compared.reached:
+        shown.add_row(r.controller, f"{r.measured_mbps:.1f}", f"{r.generated_mbps:.1f}", f"{r.difference:+.0%}")
+    console.print(shown)
+    counts = ", ".join(f"{count} {name}" for name, count in compared.paths.items())
+    console.print(
+        f"rank correlation of the controllers {compared.rank_correlation:.2f}; paths: {counts}", highlight=False
+    )
+    for miss in compared.misses():
+        console.print(f"not alike: {terminal(miss)}", highlight=False)
 
 
 def _print(found: TraceSet) -> None:
