@@ -16,7 +16,11 @@ from orbitcc.eval.path_model import MARGINALS, Array, PathModel, correlation, ha
 
 MEASURED, GENERATED = "#0072B2", "#D55E00"
 LAGS_S = np.arange(0.5, 20.1, 0.5)
-DRAWN = ("rate in 0.1 s", "RTT", "change of the RTT between probes")
+DRAWN = (
+    "rate in 0.1 s", "RTT", "change of the RTT between probes", "mean rate of a path", "length of an outage",
+    "loss in a second",
+)  # fmt: skip
+"""The first three of these that were measured are drawn."""
 
 
 def draw_model(found: PathModel, theme: Theme) -> Figure:
@@ -24,13 +28,14 @@ def draw_model(found: PathModel, theme: Theme) -> Figure:
     with mpl.rc_context(theme.rc()):
         figure = Figure(figsize=(11, 6.6))
         axes = figure.subplots(2, 3)
-        figure.subplots_adjust(left=0.06, right=0.985, top=0.87, bottom=0.08, wspace=0.22, hspace=0.38)
+        figure.subplots_adjust(left=0.065, right=0.985, top=0.87, bottom=0.08, wspace=0.22, hspace=0.38)
         title = f"{found.table['name']}: generated paths beside measured ones"
         figure.text(0.012, 0.965, names.figure(title), fontsize=13, weight="bold", va="center")
         colours = {"test": theme.tone(MEASURED), "generated": theme.tone(GENERATED)}
         of = {quantity: (unit, function) for quantity, unit, function in MARGINALS}
-        for ax, quantity in zip(axes[0], DRAWN, strict=True):
-            _distribution(ax, found, quantity, *of[quantity], colours, theme)
+        measured = {m.quantity for m in found.comparison.marginals}
+        for ax, quantity in zip(axes[0], [name for name in DRAWN if name in measured], strict=False):
+            _distribution(ax, found, quantity, *of[quantity], colours)
         axes[0, 0].legend(loc="lower right", fontsize=8.5)
         _correlations(axes[1, 0], found, colours)
         _examples(axes[1, 1], found, colours)
@@ -45,9 +50,9 @@ def _distribution(
     unit: str,
     of: Callable[[Observed], Array],
     colours: dict[str, str],
-    theme: Theme,
 ) -> None:
-    ax.set_title(f"Share of {quantity} below, {unit}")
+    ax.set_title(f"{quantity[0].upper()}{quantity[1:]}, {unit}")
+    ax.set_ylabel("share below")
     for part, colour in colours.items():
         values = np.concatenate([of(path) for path in found.seen[part]])
         if (values := np.sort(values[~np.isnan(values)])).size:
@@ -58,13 +63,12 @@ def _distribution(
             ax.set_xlim(
                 left=0, right=max(ax.get_xlim()[1] if part != "test" else 0, float(np.percentile(values, 99.5)))
             )
-    if not ax.lines:
-        ax.text(0.5, 0.5, "not measured", transform=ax.transAxes, ha="center", color=theme.muted)
     ax.set_ylim(0, 1)
 
 
 def _correlations(ax: Axes, found: PathModel, colours: dict[str, str]) -> None:
-    ax.set_title("Correlation over time (full: RTT, dashed: rate), s")
+    ax.set_title("Correlation over time")
+    ax.set_xlabel("seconds (full: RTT, dashed: rate)")
     for part, colour in colours.items():
         for kind, dashes in (("RTT", "solid"), ("rate", (0, (4, 2)))):
             rows = [[correlation(halves(path, kind), lag) for lag in LAGS_S] for path in found.seen[part]]
@@ -86,7 +90,7 @@ def _means(rows: Array) -> Array:
 def _examples(ax: Axes, found: PathModel, colours: dict[str, str]) -> None:
     """The path of each kind with the median of its kind, as rate or else as RTT."""
     rated = any(path.rate_mbps is not None for path in found.seen["test"])
-    ax.set_title("One path of each kind, " + ("rate in Mbit/s" if rated else "RTT in ms"))
+    ax.set_title("A path of each, " + ("rate in Mbit/s" if rated else "RTT in ms"))
     for part, colour in colours.items():
         rows = [(path, path.rate_mbps if rated else path.rtt_ms) for path in found.seen[part]]
         typical = _typical([values for _, values in rows if values is not None])
@@ -106,7 +110,7 @@ def _typical(several: Sequence[Array]) -> Array | None:
 
 
 def _controllers(ax: Axes, found: PathModel, theme: Theme) -> None:
-    ax.set_title("Goodput of controllers, Mbit/s")
+    ax.set_title("Goodput on generated paths, Mbit/s")
     most = 1.05 * max(max(r.measured_mbps, r.generated_mbps) for r in found.comparison.reached)
     ax.plot([0, most], [0, most], color=theme.muted, linewidth=0.8)
     ax.fill_between([0, most], [0, 0.9 * most], [0, 1.1 * most], color=theme.area, alpha=0.5, linewidth=0)
@@ -115,5 +119,5 @@ def _controllers(ax: Axes, found: PathModel, theme: Theme) -> None:
         ax.plot(r.measured_mbps, r.generated_mbps, "o", color=colour, markersize=6, label=r.controller)
     ax.set_xlim(0, most)
     ax.set_ylim(0, most)
-    ax.set_xlabel("on measured paths; band: within 10 % on generated ones")
+    ax.set_xlabel("on measured paths (band: within 10 %)")
     ax.legend(loc="upper left", fontsize=7.5, ncols=2, handlelength=1.0)
