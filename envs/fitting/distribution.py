@@ -157,7 +157,7 @@ def _cuts(gaps: Sequence[tuple[float, float, bool]], phase: float | None, slots:
     if phase is not None:
         near = np.abs((starts - phase + half) % changes.SLOT_S - half) <= NEAR_EDGE_S
     return {
-        "edge_share": NAN if phase is None else float(near.sum()) / max(slots.size - 1, 1),
+        "edge_share": NAN if phase is None else min(float(near.sum()) / max(slots.size - 1, 1), 1.0),
         "outages_ms": lengths_ms[near],
         "others_ms": lengths_ms[~near],
         "held": float(np.mean([holds for _, _, holds in gaps])) if gaps else NAN,
@@ -165,14 +165,18 @@ def _cuts(gaps: Sequence[tuple[float, float, bool]], phase: float | None, slots:
 
 
 def _spike(at: Array, rtt_ms: Array, slots: Array) -> float:
-    """By how much the mean RTT from BEFORE_S to AFTER_S around slot edges exceeds the median of the slots, in ms."""
+    """By how much the mean RTT from BEFORE_S to AFTER_S around slot edges exceeds that of the rest, in ms.
+
+    0 within two standard errors.
+    """
     edge = slots[1:][np.abs(at[:, None] - slots[1:]).argmin(axis=1)] if slots.size > 1 else np.full(at.size, np.inf)
     around = (at >= edge - BEFORE_S) & (at < edge + AFTER_S) & ~np.isnan(rtt_ms)
     if around.sum() < FEWEST_PROBES:
         return NAN
     usual = changes.filled(changes.by_slot(at, rtt_ms, slots, 0.5))[np.searchsorted(slots, at, side="right") - 1]
-    others = ~around & ~np.isnan(rtt_ms)
-    return max(0.0, float((rtt_ms - usual)[around].mean() - (rtt_ms - usual)[others].mean()))
+    others, more = ~around & ~np.isnan(rtt_ms), rtt_ms - usual
+    found = float(more[around].mean() - more[others].mean())
+    return found if found > 2 * float(more[around].std()) / np.sqrt(around.sum()) else 0.0
 
 
 def outages(path: Observed) -> list[tuple[float, float, bool]]:
@@ -208,15 +212,34 @@ def _rates(path: Observed, slots: Array) -> dict[str, Any]:
     both = ~np.isnan(a) & ~np.isnan(b) & (slot[:-second] == slot[second:])
     spread = float(np.nanstd(around))
     kept = float((a[both] * b[both]).mean() / spread**2) if both.any() and spread > 0 else 0.0
-    tau = -1 / np.log(kept) if CORRELATED < kept < 1 else 0.0
+    tau, in_mean = _correlation_time(kept, float(np.median(np.diff(np.append(slots, path.duration_s)))))
+    sd = spread / np.sqrt(1 - in_mean)
     return {
         "rate_mbps": float(np.exp(logs.mean())),
         "slot_log_rates": logs,
-        "slot_rate_sd": float(logs.std()),
-        "noise_sd": spread,
-        "noise_tau_s": float(tau),
+        "slot_rate_sd": float(np.sqrt(max(logs.var() - in_mean * sd**2, 0.0))),
+        "noise_sd": float(sd),
+        "noise_tau_s": tau,
         "rate_ratio": path.rate_ratio,
     }
+
+
+def _correlation_time(kept: float, slot_s: float) -> tuple[float, float]:
+    """The correlation time in s of noise in slots, and the share of its variance that is in the means of slots.
+
+    kept: correlation over 1 s of what is left without the means. With correlation exp(-t / tau), the mean over a slot
+    has a share v = 2 x (1 - x (1 - exp(-1 / x))) of the variance, x = tau / slot_s; what is left has a correlation of
+    (exp(-1 / tau) - v) / (1 - v).
+    """
+    tau = np.geomspace(0.05, slot_s, 400)
+    x = tau / slot_s
+    v = 2 * x * (1 - x * (1 - np.exp(-1 / x)))
+    left = (np.exp(-1 / tau) - v) / (1 - v)
+    top = int(left.argmax())  # beyond it the means take more than a longer correlation gives
+    if kept <= CORRELATED:
+        return 0.0, 0.0
+    k = min(int(np.searchsorted(left[: top + 1], kept)), top)
+    return round(float(tau[k]), 3), float(v[k])
 
 
 @dataclass(frozen=True)
