@@ -19,6 +19,7 @@ from orbitcc.common.files import read_toml
 from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.description.model import as_orbitcc_error
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution, replaced
+from orbitcc.envs.orbits.pool import TracePool
 from orbitcc.envs.orbits.trace_set import PARTS
 from orbitcc.envs.scenarios.access import leo_access
 from orbitcc.envs.scenarios.constellation import constellation
@@ -230,7 +231,8 @@ def measured(data: Mapping[str, Any]) -> ScenarioDistribution:
         raise UnknownNameError("split", pool["split"], PARTS)
     chosen = MEASURED[name]
     pool["duration_s"] = fields.get("duration_s", chosen.duration_s)
-    return _distribution_overridden(chosen.changed(paths=pool, duration_s=pool["duration_s"]), fields)
+    paths = TracePool.build(pool)
+    return _distribution_overridden(chosen.changed(paths=paths, duration_s=paths.duration_s), fields)
 
 
 def from_table(data: Mapping[str, Any]) -> ScenarioDistribution:

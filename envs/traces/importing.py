@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc.common.errors import FileError, OrbitccError
-from orbitcc.common.files import MOST_TABLE, atomic_write_bytes, load_arrays, open_regular, parse_json
+from orbitcc.common.files import MOST_RECORDING, atomic_write_bytes, load_arrays, open_regular, parse_json
 from orbitcc.envs.orbits import trace_set
 from orbitcc.envs.traces.layouts import LAYOUTS, Item, read
 
@@ -94,7 +94,7 @@ def run(job: Job) -> None:
 
 
 def _digest(path: Path) -> str:
-    with open_regular(path, MOST_TABLE) as file:
+    with open_regular(path, MOST_RECORDING) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

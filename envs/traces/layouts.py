@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from orbitcc.common.errors import FileContentError, FileError
-from orbitcc.common.files import MOST_TABLE, read_bytes
+from orbitcc.common.files import MOST_TABLE, csv_head, read_bytes
 from orbitcc.common.numbers import checked_number
 from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS
 from orbitcc.envs.fitting import files
@@ -120,7 +120,7 @@ def _find_logs(folder: Path) -> list[Item]:
 
 def _find_lens(folder: Path) -> list[Item]:
     """Of the files of `_find_logs`, those that LENS publishes."""
-    known = re.compile(r"(irtt|ping)[^/]*\.(json|txt|csv)$")
+    known = re.compile(r"(irtt|ping)[^/]*\.(json|txt|csv)(\.gz)?$")
     return [item for item in _find_logs(folder) if known.search(item.files[0])]
 
 
@@ -181,7 +181,7 @@ def _columns(file: str, names: tuple[str, ...], most: float) -> list[Any]:
     rows: list[list[float]] = []
     try:
         reader = csv.reader(text)
-        head = next(reader, [])
+        head = csv_head(next(iter(text), ""), f"{file}, line 1")
         for name in names:
             if name not in head:
                 raise FileContentError("file", file, f"CSV with the columns {', '.join(names)}; {name} is missing")

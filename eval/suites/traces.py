@@ -77,7 +77,7 @@ class Traces(Suite):
         numbers = range(self.first_run, self.first_run + runs)
         there = [(p, n) for n in numbers for p in self.points(profile) if not p or n <= len(self._at(p))]
         if not there:
-            raise OrbitccError("first_run", self.first_run, f"at most {self.max_runs}, the paths of a place")
+            raise OrbitccError("first_run", self.first_run, f"at most {self.max_runs}, the paths of a {self.by}")
         return [self.case(point, number) for point, number in there]
 
     def _at(self, point: Point) -> list[int]:

@@ -11,6 +11,7 @@ from orbitcc.eval import contenders, suites
 from orbitcc.eval.suites.common import ratio_values
 from orbitcc.eval.suites.geo import download_values
 from orbitcc.eval.suites.transients import regain_s
+from tests.envs import trace_folders
 
 
 def test_suites_are_listed_by_name():
@@ -102,6 +103,13 @@ def test_an_unknown_agent_is_refused():
         contenders.line_up([], ["no-such-policy"])
 
 
+def settings_of(name: str) -> dict:
+    """What a suite needs."""
+    needed = suites.SUITES[name].own_settings
+    given = {"traces": trace_folders.shared() if "traces" in needed else None, "trained_on": "A"}
+    return {key: value for key, value in given.items() if key in needed}
+
+
 @pytest.mark.parametrize("name", suites.names())
 def test_every_suite_measures_its_metrics_and_draws_its_figures(name, tmp_path):
     """The first case of the quick profile, for one contender: what a suite says it measures is there, and finite."""
@@ -109,7 +117,7 @@ def test_every_suite_measures_its_metrics_and_draws_its_figures(name, tmp_path):
     from orbitcc.eval.results import Results
     from orbitcc.eval.runner import Task, execute
 
-    suite = suites.get(name)
+    suite = suites.get(name, settings_of(name))
     line_up = contenders.line_up(["cubic"], [])
     case = suite.case(suite.points("quick")[0], 1)
     row, _ = execute(Task(suite, case, line_up[0], "test", None))
@@ -127,7 +135,7 @@ def test_every_suite_measures_its_metrics_and_draws_its_figures(name, tmp_path):
 
 @pytest.mark.parametrize("name", suites.names())
 def test_cases_differ_and_come_again(name):
-    suite = suites.get(name)
+    suite = suites.get(name, settings_of(name))
     cases = suite.cases("quick", 2)
     keys = [(case.digest, case.seed) for case in cases]
     assert len(set(keys)) == len(keys)
