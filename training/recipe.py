@@ -459,6 +459,11 @@ def _put(data: dict[str, Any], key: str, value: Any) -> None:
     if len(path) >= MOST_LEVELS:
         raise OrbitccError("set", f"{key[:40]} ...", f"a key of at most {MOST_LEVELS} parts")
     node = data
+    if path[:1] == ["scenario"] and isinstance(name := data.get("scenario"), str):
+        data["scenario"] = {"name": name}
+    table = data.get("scenario")
+    if key == "scenario.traces" and isinstance(table, dict) and table.get("name") not in scenarios.MEASURED:
+        table.pop("name", None)  # the worlds of a trace set, not those of the recipe
     for part in path:
         node = node.setdefault(part, {})
         if not isinstance(node, dict):

@@ -14,6 +14,7 @@ import itertools
 import json
 import math
 import os
+import weakref
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -268,6 +269,7 @@ class TraceSet:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
         file = open_regular(self.path, MOST_SET)
+        weakref.finalize(self, file.close)
         try:
             try:
                 check_zip(file, MOST_LIST)

@@ -104,6 +104,9 @@ class TracesTransfer(Traces):
     by = "group"
     own_settings = ("traces", "trained_on", "group")
 
+    def level(self, value: Any) -> str:
+        return f"{SEEN}: {self.settings['trained_on']}" if value == SEEN else str(value)
+
     def _groups(self, found: TraceSet) -> dict[str, list[int]]:
         seen = _names(self.settings.get("trained_on", ""))
         others = [place for place in found.places if place not in seen]

@@ -32,21 +32,25 @@ def list_names(
 
 def _entries(kind: str) -> list[dict[str, Any]]:
     if kind == "scenarios":
-        from orbitcc.envs.scenarios import DISTRIBUTIONS, SCENARIOS
+        from orbitcc.envs.scenarios import DISTRIBUTIONS, MEASURED, SCENARIOS
 
         plain = [
             {"name": s.name, "description": s.description, "params": {k: _plain(v) for k, v in s.params.items()}}
             for s in SCENARIOS.values()
         ]
         return plain + [
-            {"name": d.name, "description": d.description, "distribution": True} for d in DISTRIBUTIONS.values()
+            {"name": d.name, "description": d.description, "distribution": True}
+            for d in (*DISTRIBUTIONS.values(), *MEASURED.values())
         ]
     if kind == "envs":
-        from orbitcc.envs.environments.registration import IDS, TEST_IDS
-        from orbitcc.envs.scenarios import DISTRIBUTIONS, SCENARIOS
+        from orbitcc.envs.environments.registration import IDS, TEST_IDS, TRACE_IDS
+        from orbitcc.envs.scenarios import DISTRIBUTIONS, MEASURED, SCENARIOS
 
-        described = {**SCENARIOS, **DISTRIBUTIONS}
-        found = [{"name": name, "description": described[scenario].description} for name, scenario in IDS.items()]
+        described = {**SCENARIOS, **DISTRIBUTIONS, **MEASURED}
+        found = [
+            {"name": name, "description": described[scenario].description}
+            for name, scenario in (IDS | TRACE_IDS).items()
+        ]
         tests = {name: f"for tests: run 1 of {scenario}, as in the suites" for name, scenario in TEST_IDS.items()}
         return found + [{"name": name, "description": text} for name, text in tests.items()]
     if kind == "presets":

@@ -91,9 +91,9 @@ def _starting_with(incomplete: str, names: Iterable[str]) -> list[str]:
 
 
 def complete_scenario(incomplete: str) -> list[str]:
-    from orbitcc.envs.scenarios import DISTRIBUTIONS, SCENARIOS
+    from orbitcc.envs.scenarios import DISTRIBUTIONS, MEASURED, SCENARIOS
 
-    return _starting_with(incomplete, (*SCENARIOS, *DISTRIBUTIONS))
+    return _starting_with(incomplete, (*SCENARIOS, *DISTRIBUTIONS, *MEASURED))
 
 
 def complete_controller(incomplete: str) -> list[str]:

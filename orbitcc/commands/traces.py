@@ -106,8 +106,8 @@ def show(traces: SetFile, as_json: AsJson = False) -> None:
 @app.command()
 def check(
     traces: SetFile,
-    most: Annotated[float, typer.Option(help="Highest rate in the direction of the data, Mbit/s.")] = 500.0,
-    most_up: Annotated[float, typer.Option(help="Highest rate in the other direction, Mbit/s.")] = 60.0,
+    most: Annotated[float, typer.Option(min=0, help="Highest rate in the direction of the data, Mbit/s.")] = 500.0,
+    most_up: Annotated[float, typer.Option(min=0, help="Highest rate in the other direction, Mbit/s.")] = 60.0,
     as_json: AsJson = False,
 ) -> None:
     """Print what looks wrong in a trace set; nothing in it is changed."""

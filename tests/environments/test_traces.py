@@ -89,7 +89,7 @@ def test_random_losses_can_be_added_to_measured_paths():
     link = world.sample(np.random.default_rng(1)).links[0]
     assert link.loss == 0.01
     assert mean_over(link.rate_mbps, 30) == pytest.approx(12, rel=0.01)
-    assert [round(o.duration_ms) for o in link.outages][0] == 100
+    assert round(link.outages[0].duration_ms) == 100
 
 
 def test_what_was_not_measured_is_drawn(tmp_path):

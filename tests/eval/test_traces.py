@@ -107,6 +107,10 @@ def test_a_recipe_names_a_set_and_is_compared_on_its_validation_part():
     assert plan.world_digest() == recipes.load("ppo-leo", changes).world_digest()
     other = recipes.load("ppo-leo", [f"scenario={{name='traces-train', traces={SET()!r}}}"])
     assert other.world() == measured({"traces": SET()})
+    for given in ((), ("scenario=traces-train",), ("scenario.split=train",)):
+        dotted = recipes.load("ppo-leo", [*given, f"scenario.traces={SET()}", "scenario.duration_s=9"])
+        assert dotted.world() == measured({"traces": SET(), "duration_s": 9})
+    assert recipes.load("ppo-leo", ["scenario.duration_s=9"]).world().duration_s == 9
     with pytest.raises(OrbitccError, match=r"traces: None .*orbitcc traces import"):
         recipes.load("ppo-leo", ["scenario=traces-train"]).world()
 
