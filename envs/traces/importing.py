@@ -178,4 +178,8 @@ def import_set(
     for _ in apply(run, missing, lambda job: job.item.name):
         done += 1
         progress(done, len(jobs))
-    return merge(jobs, out, licence)
+    try:
+        return merge(jobs, out, licence)
+    except OrbitccError:
+        shutil.rmtree(parts_of(out))
+        raise

@@ -262,6 +262,7 @@ def test_what_cannot_be_imported_is_one_line_and_exit_code_2(tmp_path):
     done = called("traces", "import", "leocc", str(folder), "--out", out)
     assert done.returncode == 2
     assert "at least one file that can be read" in done.stderr
+    assert not importing.parts_of(Path(out)).exists()
     assert not Path(out).exists()
     Path(out).write_text("mine")
     assert "--overwrite" in called("traces", "import", "leocc", str(folder), "--out", out).stderr
