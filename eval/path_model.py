@@ -186,12 +186,11 @@ def _observed(job: tuple[str, int]) -> Observed:
     return observe(path.name, path.trace().link(), path.duration_s, k, rated=path.rate_mbps is not None, step_s=step_s)
 
 
-def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields with models as tables of what differs from the defaults."""
-    return {
-        key: value.model_dump(exclude_defaults=True) if isinstance(value, BaseModel) else value
-        for key, value in fields.items()
-    }
+def _plain(value: Any) -> Any:
+    """Models as tables of what differs from their defaults."""
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    return value.model_dump(exclude_defaults=True) if isinstance(value, BaseModel) else value
 
 
 def compare(

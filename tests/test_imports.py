@@ -22,8 +22,8 @@ INSIDE = {
     },
     "eval": {
         "metrics": 0, "heldout_metrics": 0, "statistics": 0, "contenders": 0, "journal": 0, "suites": 1, "results": 2,
-        "trace": 2, "extrapolation": 3, "runner": 3, "comparison": 3, "front": 3, "quantities": 3, "figures": 4,
-        "claims": 4, "papers": 5, "scoring": 5, "assessment": 5, "search": 5, "zoo": 5, "report": 6,
+        "trace": 2, "extrapolation": 3, "runner": 3, "comparison": 3, "front": 3, "quantities": 3, "path_model": 3,
+        "figures": 4, "claims": 4, "papers": 5, "scoring": 5, "assessment": 5, "search": 5, "zoo": 5, "report": 6,
     },
 }  # fmt: skip
 """How high the packages inside a package are."""

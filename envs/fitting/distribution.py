@@ -23,7 +23,6 @@ from orbitcc.envs.impairments.access import AccessOverlay
 from orbitcc.envs.impairments.access_cycle import AccessCycle
 from orbitcc.envs.impairments.probe import probe
 from orbitcc.envs.impairments.series import Series
-from orbitcc.envs.scenarios.distribution import AckPath
 
 PROBE_S, BIN_S = 0.02, 0.1
 FEWEST_PATHS = 5
@@ -318,7 +317,7 @@ class _Ranges:
             "buffer_bdp": Span(low=0.1, high=8, log=True),
             "flows": Span(low=1, high=5),
             "mean_gap_s": 6.0,
-            "ack_path": AckPath(rate_ratio=ratio, loss=_NONE),
+            "ack_path": {"rate_ratio": ratio, "loss": _NONE},
             "access": overlay,
             **self._spikes(),
         }

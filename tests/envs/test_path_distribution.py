@@ -67,7 +67,7 @@ def test_a_known_distribution_is_found_again():
     assert access.obstructions_per_s == 0
     assert 1.4 < access.noise_tau_s < 2.6
     assert 0.25 < np.mean([access.noise_sd.low, access.noise_sd.high]) < 0.35
-    assert fields["ack_path"].rate_ratio.low > 5
+    assert fields["ack_path"]["rate_ratio"].low > 5
 
 
 def test_what_was_not_measured_keeps_a_default_and_says_so():
