@@ -7,7 +7,7 @@ import pytest
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.scenarios import DISTRIBUTIONS, SCENARIOS
+from orbitcc.envs.scenarios import DISTRIBUTIONS, MEASURED, SCENARIOS
 from tests.commands.shell import called
 
 NEEDS_A_FILE = "path-trace"
@@ -16,7 +16,7 @@ NEEDS_A_FILE = "path-trace"
 def test_every_scenario_is_listed():
     done = called("list", "scenarios", "--json")
     listed = {entry["name"] for entry in json.loads(done.stdout)["scenarios"]}
-    assert listed == {*SCENARIOS, *DISTRIBUTIONS}
+    assert listed == {*SCENARIOS, *DISTRIBUTIONS, *MEASURED}
 
 
 def test_a_named_scenario_shows_its_parameters_with_what_is_allowed():
