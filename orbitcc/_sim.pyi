@@ -193,6 +193,7 @@ class Worlds:
         interval_ns: int,
         interval_rtts: float = 0.0,
         interval_least_ns: int = 1_000_000,
+        own_clock: bool = False,
         observation: str = '"astraea"',
         action: str = '"astraea"',
         reward: str = '"astraea"',

@@ -1,5 +1,8 @@
 """PPO (Schulman et al., 2017) for one policy that all flows share, on one sub-environment per flow.
 
+Decisions are samples in the order in which they are made, those of all flows in one row. With the clock `flow` of a
+preset only flows that are due make one, and it is complete when its flow is due again or ends.
+
 One file from sampling to update; :class:`~orbitcc.training.learners.PpoOptions` holds every hyper-parameter. Values,
 log-probabilities and advantages are worked out once per iteration, for all of its decisions together, and large arrays
 are made once (docs/performance.md says where the time goes).
@@ -7,8 +10,11 @@ are made once (docs/performance.md says where the time goes).
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -60,6 +66,7 @@ class PpoLearner:
             autoreset_mode="SameStep",
             backend=recipe.backend,
         )
+        self._own_clock = self._env.preset.own_clock
         (sees,), acts = self._env.preset.observation_space().shape, self._env.preset.action_dim
         knows = privileged.DIM if ppo.privileged_critic else 0
         self.squash = ppo.squash
@@ -84,7 +91,8 @@ class PpoLearner:
             self._begin_with(recipe.start_from)
         self._obs, _ = self._env.reset(seed=seed)
         self._episodes = EpisodeTotals(ppo.flows, ppo.reward_scale)
-        self._rollout = _Samples(max(1, ppo.batch // ppo.flows), ppo.flows, sees, acts, knows)
+        rows = max(1, ppo.batch // ppo.flows) * ppo.flows
+        self._rollout = _Samples(rows, ppo.flows if self._own_clock else 0, ppo.flows, sees, acts, knows)
 
     def iterate(self) -> dict[str, float]:
         self._schedule()
@@ -97,8 +105,6 @@ class PpoLearner:
         steps = int(np.count_nonzero(roll.heeded))
         self.agent_steps += steps
         paid = float(roll.rewards.sum(where=roll.heeded, dtype=np.float64))
-        for t in range(roll.steps):
-            self._episodes.add(roll.rewards[t], roll.heeded[t], roll.ended[t])
         return {
             "agent_steps": steps,
             "train/reward": paid / (steps * self.settings.reward_scale),
@@ -122,6 +128,7 @@ class PpoLearner:
             "rng": self._rng.bit_generator.state,
             "agent_steps": self.agent_steps,
             "episodes": self._episodes.state(),
+            **({"open": self._rollout.kept()} if self._own_clock else {}),
         }
         plain_state.write(folder, _LEARNER, state)
         if self._can_replay:
@@ -148,6 +155,8 @@ class PpoLearner:
             self.agent_steps = state["agent_steps"]
             if "episodes" in state:  # not in a run that an earlier version has saved
                 self._episodes.restore(state["episodes"])
+            if self._own_clock:
+                self._rollout.keep(state["open"])
             if worlds is not None:
                 self._obs = self._env.replay(worlds)
         except Exception as error:  # torch raises what it pleases
@@ -189,67 +198,83 @@ class PpoLearner:
             self.log_std.fill_(math.log(std))
 
     def _sample(self) -> None:
-        """Fill the rollout, and the inputs after its last step."""
+        """Fill the rollout, and the inputs of the decisions after it."""
         env, roll = self._env, self._rollout
+        kept = roll.begin()
         self._rng.standard_normal(out=roll.noise, dtype=np.float32)
-        np.multiply(roll.noise, self.log_std.exp().numpy(), out=roll.sampled)
-        roll.finals.clear()
-        self._look(self._obs, roll.inputs[0])
-        for t in range(roll.steps):
-            roll.heeded[t] = env.active()
+        np.multiply(roll.noise[kept:], self.log_std.exp().numpy(), out=roll.sampled[kept:])
+        while True:
+            active = env.active()
+            who: Any = np.flatnonzero(active) if self._own_clock else slice(None)
+            rows = roll.follow(who, np.count_nonzero(active) if self._own_clock else len(active))
+            self._look(self._obs, who, roll.inputs[rows])
+            if roll.filled >= roll.limit:
+                return roll.end(who)
+            roll.heeded[rows] = active[who]
             if self.normaliser is not None:
-                roll.obs[t] = self._obs
-            sampled = roll.sampled[t]
-            sampled += self.actor.forward(roll.rows[t, :, : roll.sees]).numpy()
-            actions = np.tanh(sampled) if self.squash == "tanh" else sampled.clip(-1.0, 1.0)
-            roll.rewards[t], terminated, truncated = env.advance(actions)
-            np.logical_or(terminated, truncated, out=roll.ended[t])
-            cut = np.flatnonzero(truncated & ~terminated)
+                roll.obs[rows] = self._obs[who]
+            sampled = roll.sampled[rows]
+            sampled += self.actor.forward(roll.rows[rows, : roll.sees]).numpy()
+            actions: F32 = np.zeros((len(active), sampled.shape[1]), np.float32)
+            actions[who] = np.tanh(sampled) if self.squash == "tanh" else sampled.clip(-1.0, 1.0)
+            roll.act(who, rows)
+            rewards, terminated, truncated = env.advance(actions)
+            ended = terminated | truncated
+            known = (roll.open >= 0) & (env.active() | ended) if self._own_clock else roll.open >= 0
+            at = roll.open[known]
+            roll.rewards[at], roll.ended[at] = rewards[known], ended[known]
+            acted = known.copy()
+            acted[known] = roll.heeded[at]
+            self._episodes.add(rewards, acted, ended)
+            cut = np.flatnonzero(known & truncated & ~terminated)
             if cut.size:
-                final = np.empty_like(roll.inputs[t])
-                self._look(env.observations(), final)
-                roll.finals.append((t, cut, final[cut]))
+                final = np.empty((cut.size, roll.inputs.shape[1]), np.float32)
+                self._look(env.observations(), cut, final)
+                roll.finals.append((roll.open[cut], final))
+            roll.open[ended] = -1
             self._obs = env.renew()
-            self._look(self._obs, roll.inputs[t + 1])
 
-    def _look(self, obs: F32, into: F32) -> None:
-        """Write the networks' inputs, f32[flows, D + E]: the observation, then what only the critic observes."""
+    def _look(self, obs: F32, who: Any, into: F32) -> None:
+        """Write the networks' inputs, f32[n, D + E]: the observation, then what only the critic observes.
+
+        obs: of all sub-environments; who: an index of n of them.
+        """
         sees = self._rollout.sees
-        into[:, :sees] = obs if self.normaliser is None else self.normaliser(obs)
+        into[:, :sees] = obs[who] if self.normaliser is None else self.normaliser(obs[who])
         if self.settings.privileged_critic:
-            truths = self._env.statistics()[:, privileged.COLUMNS]
-            into[:, sees : sees + privileged.DIM] = privileged.privileged(self._env.state(), truths)
+            truths = self._env.statistics()[who][:, privileged.COLUMNS]
+            into[:, sees : sees + privileged.DIM] = privileged.privileged(self._env.state()[who], truths)
 
     def _judge(self) -> dict[str, float]:
         """Values, advantages and log-probabilities of the rollout."""
-        ppo, roll = self.settings, self._rollout
-        values = self._values(roll.inputs)
-        final = np.zeros((roll.steps, ppo.flows), np.float32)  # 0: nothing follows a connection that is done
-        for t, flows, inputs in roll.finals:
-            final[t, flows] = self._values(inputs)
-        advantages = gae(roll.rewards, values, roll.ended, final, ppo.gamma, ppo.gae_lambda)
-        returns, heeded = advantages + values[:-1], roll.heeded
+        ppo, roll, n = self.settings, self._rollout, self._rollout.filled
+        values = self._values(roll.inputs[: roll.reached])
+        final = np.zeros(n, np.float32)  # 0: nothing follows a connection that is done
+        for rows, inputs in roll.finals:
+            final[rows] = self._values(inputs)
+        rewards, ended, follows = roll.rewards[:n], roll.ended[:n], roll.follows[:n]
+        advantages = gae(rewards, values, follows, ended, final, roll.starts, ppo.gamma, ppo.gae_lambda, roll.waiting)
+        returns, heeded = advantages + values[:n], roll.heeded[:n]
         unexplained, spread = float(advantages[heeded].var()), float(returns[heeded].var())
         if ppo.normalise_advantages:
             advantages -= advantages[heeded].mean()
             advantages /= advantages[heeded].std() + 1e-8
-        roll.judged[..., 0] = -0.5 * np.square(roll.noise).sum(-1) - float(self.log_std.sum())
-        roll.judged[..., 1], roll.judged[..., 2], roll.judged[..., 3] = values[:-1], advantages, returns
+        new = slice(roll.begun, n)
+        roll.judged[new, 0] = -0.5 * np.square(roll.noise[new]).sum(-1) - float(self.log_std.sum())
+        roll.judged[:n, 1], roll.judged[:n, 2], roll.judged[:n, 3] = values[:n], advantages, returns
         return {"learner/value_explained": 1.0 - unexplained / max(spread, 1e-12)}
 
     def _values(self, inputs: F32) -> F32:
-        """Of rows [..., D + E]: f32[...]."""
-        rows = torch.from_numpy(inputs.reshape(-1, inputs.shape[-1]))
+        """Of rows [n, D + E]: f32[n]."""
+        rows = torch.from_numpy(inputs)
         values = torch.empty(len(rows))
         for part, out in zip(rows.split(_AT_ONCE), values.split(_AT_ONCE), strict=True):
             out.copy_(self.critic.forward(part).squeeze(1))
-        return values.numpy().reshape(inputs.shape[:-1])
+        return values.numpy()
 
     def _update(self) -> dict[str, float]:
         ppo, roll = self.settings, self._rollout
-        inputs, sampled, judged = (
-            torch.from_numpy(array).flatten(0, 1) for array in (roll.inputs, roll.sampled, roll.judged)
-        )
+        inputs, sampled, judged = (torch.from_numpy(array) for array in (roll.inputs, roll.sampled, roll.judged))
         parts = max(1, round(np.count_nonzero(roll.heeded) / ppo.minibatch))
         sums, minibatches = np.zeros(len(_FIGURES)), 0
         for _ in range(ppo.epochs):
@@ -323,44 +348,120 @@ _FIGURES = ("policy_loss", "value_loss", "entropy", "kl", "clipped")
 """Figures of an optimiser step, logged as `learner/...`; `clipped`: share of ratios beyond the clip."""
 
 
-def gae(rewards: F32, values: F32, ended: NDArray[np.bool_], final_values: F32, gamma: float, lambda_: float) -> F32:
-    """Generalised advantage estimates, f32[T, N] (Schulman et al., 2016, equation 16), within connections.
+def gae(
+    rewards: F32,
+    values: F32,
+    follows: NDArray[np.int64],
+    ended: NDArray[np.bool_],
+    final_values: F32,
+    starts: Sequence[int],
+    gamma: float,
+    lambda_: float,
+    waiting: NDArray[np.int64] | None = None,
+) -> F32:
+    """Generalised advantage estimates, f32[n] (Schulman et al., 2016, equation 16), within connections.
 
     Args:
-        rewards: f32[T, N].
-        values: of the observations acted on, and of those after the last step, f32[T + 1, N].
-        ended: whose connection ended with this step, bool[T, N]; the next row belongs to another one.
+        rewards: of n decisions in the order of time, f32[n].
+        values: of the observations acted on, and of those after the last decisions of flows, f32[n + m].
+        follows: the row of `values` after each decision of the same connection, where it did not end, int[n].
+        ended: whose connection ended after this decision, bool[n].
         final_values: where a connection ended, the value of its last observation: what it would have gone on to
-            receive if it was cut off (truncated), 0 if it was done (terminated), f32[T, N].
-        gamma: discount per step.
+            receive if it was cut off (truncated), 0 if it was done (terminated), f32[n].
+        starts: the first decisions of moments, in order; no flow decides twice in one moment.
+        gamma: discount per decision.
         lambda_: of the exponential average.
+        waiting: decisions of which nothing is known yet, the last ones of their flows; their estimate is 0.
     """
-    follows: F32 = np.where(ended, final_values, values[1:])
-    follows *= gamma
-    advantages: F32 = rewards + follows - values[:-1]
+    following: F32 = np.where(ended, final_values, values[follows])
+    following *= gamma
+    advantages: F32 = np.zeros(len(values), np.float32)
+    advantages[: len(rewards)] = rewards + following - values[: len(rewards)]
+    if waiting is not None:
+        advantages[waiting] = 0.0
     keep = np.where(ended, np.float32(0), np.float32(gamma * lambda_))
-    for t in range(len(rewards) - 2, -1, -1):
-        advantages[t] += keep[t] * advantages[t + 1]
-    return advantages
+    for start, stop in reversed(list(itertools.pairwise(starts))):  # nothing is known after the last moment
+        advantages[start:stop] += keep[start:stop] * advantages[follows[start:stop]]
+    return advantages[: len(rewards)]
 
 
 class _Samples:
-    """The samples of an iteration, in arrays that are reused."""
+    """The decisions of an iteration, in arrays that are reused, in the order of time.
 
-    def __init__(self, steps: int, flows: int, sees: int, acts: int, knows: int) -> None:
-        self.steps, self.sees = steps, sees
-        self.inputs: F32 = np.zeros((steps + 1, flows, sees + knows), np.float32)
+    limit: a rollout is full with so many decisions; more: how many can be beyond them. flows: that decide.
+    """
+
+    def __init__(self, limit: int, more: int, flows: int, sees: int, acts: int, knows: int) -> None:
+        self.limit, self.sees = limit, sees
+        rows = limit + more
+        self.inputs: F32 = np.zeros((rows + flows, sees + knows), np.float32)
         """Inputs of the networks: the observation, possibly normalised, then the critic's: privileged inputs, state."""
         self.rows = torch.from_numpy(self.inputs)
-        self.obs: F32 = np.zeros((steps, flows, sees), np.float32)
+        self.obs: F32 = np.zeros((rows, sees), np.float32)
         """Observations before normalisation, if they are normalised."""
-        self.noise: F32 = np.zeros((steps, flows, acts), np.float32)
-        self.sampled: F32 = np.zeros((steps, flows, acts), np.float32)
-        self.rewards: F32 = np.zeros((steps, flows), np.float32)
-        self.ended = np.zeros((steps, flows), np.bool_)
-        self.heeded = np.zeros((steps, flows), np.bool_)
-        """Which actions were applied: a connection that has just begun does not apply its first action."""
-        self.judged: F32 = np.zeros((steps, flows, 4), np.float32)
+        self.noise: F32 = np.zeros((rows, acts), np.float32)
+        self.sampled: F32 = np.zeros((rows, acts), np.float32)
+        self.rewards: F32 = np.zeros(rows, np.float32)
+        self.ended = np.zeros(rows, np.bool_)
+        self.heeded = np.zeros(rows, np.bool_)
+        """What is learned from. A connection that has just begun does not apply its first action, and of some decisions
+        nothing is known yet."""
+        self.follows = np.zeros(rows, np.int64)
+        """The row of the inputs of the same flow's next decision."""
+        self.judged: F32 = np.zeros((rows, 4), np.float32)
         """Log-probability, value, advantage, return."""
-        self.finals: list[tuple[int, NDArray[np.int64], F32]] = []
-        """Where connections were cut off: step, sub-environments [k], last inputs [k, D + E]."""
+        self.finals: list[tuple[NDArray[np.int64], F32]] = []
+        """Where connections were cut off: decisions [k], last inputs [k, D + E]."""
+        self.open = np.full(flows, -1)
+        """The decision of each flow that is not complete; -1: none."""
+        self.waiting = np.zeros(0, np.int64)
+        """Decisions that are not complete at the end of the rollout. They are the first ones of the next."""
+        self.begun = self.filled = self.reached = 0
+        """How many decisions were kept, how many there are, and how many inputs."""
+        self.starts: list[int] = []
+
+    def begin(self) -> int:
+        """Forget all decisions but those that wait; returns how many these are."""
+        self.keep(self.kept())
+        self.finals.clear()
+        self.starts = [0] if self.begun else []
+        return self.begun
+
+    def kept(self) -> dict[str, NDArray[Any]]:
+        """The decisions that wait for what they bring, as :meth:`keep` takes them."""
+        flows = np.flatnonzero(self.open >= 0)
+        rows = self.open[flows]
+        return {"flows": flows, **{name: getattr(self, name)[rows] for name in _KEPT}}
+
+    def keep(self, kept: Mapping[str, NDArray[Any]]) -> None:
+        """Begin with these decisions."""
+        self.begun = self.filled = len(kept["flows"])
+        self.open[:] = -1
+        self.open[kept["flows"]] = np.arange(self.begun)
+        self.heeded[:], self.ended[:], self.rewards[:], self.follows[:] = False, False, 0.0, 0
+        self.heeded[: self.begun] = True
+        for name in _KEPT:
+            getattr(self, name)[: self.begun] = kept[name]
+
+    def follow(self, who: Any, count: int) -> slice:
+        """The next rows, which these flows decide on: they follow their last decisions."""
+        self.reached = self.filled + count
+        before = self.open[who]
+        self.follows[before[before >= 0]] = np.arange(self.filled, self.reached)[before >= 0]
+        return slice(self.filled, self.reached)
+
+    def act(self, who: Any, rows: slice) -> None:
+        """These flows have decided."""
+        self.open[who] = np.arange(rows.start, rows.stop)
+        self.starts.append(rows.start)
+        self.filled = rows.stop
+
+    def end(self, who: Any) -> None:
+        """No more decisions; these flows' last ones are complete."""
+        self.open[who] = -1
+        self.waiting = self.open[self.open >= 0]
+        self.heeded[self.waiting] = False
+
+
+_KEPT = ("inputs", "obs", "sampled", "judged")
+"""What is kept of a decision that is not complete at the end of a rollout."""

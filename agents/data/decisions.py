@@ -163,11 +163,12 @@ def _play(drawn: Scenario, actors: Sequence[Actor], preset: Preset, seed: int, a
     batch = Batch([text], max_agents=len(learning), preset=preset, policies=played.policies())
     batch.reset(0, text)
     batch.observe()
-    logs = [_Log() for _ in learning]
+    logs, open_ = [_Log() for _ in learning], np.zeros(len(learning), np.bool_)  # who waits for what a decision brings
     dim = batch.preset.action_dim
     while not batch.finished()[0]:
         actions = np.zeros((1, len(learning), dim), np.float32)
         acting = batch.status[0] == ACTIVE
+        open_ |= acting
         statistics = batch.statistics()[0]
         for agent in np.flatnonzero(acting).tolist():
             actor = roles[learning[agent]]
@@ -179,7 +180,8 @@ def _play(drawn: Scenario, actors: Sequence[Actor], preset: Preset, seed: int, a
         statistics = batch.statistics()[0]
         for agent, log in enumerate(logs):
             status = int(batch.status[0, agent])
-            if acting[agent] and status != IDLE:
+            if open_[agent] and status != IDLE:
+                open_[agent] = False
                 log.end(
                     batch.obs[0, agent], float(batch.reward[0, agent]), statistics[agent], bool(status & TERMINATED)
                 )
@@ -255,6 +257,9 @@ def expressed(action: Any, before: NDArray[np.float64], after: NDArray[np.float6
             if parameters["moves"] == "rate":
                 paced = (rates[0] > 0) & (rates[1] > 0)
                 ratio = np.where(paced, rates[1] / np.where(paced, rates[0], 1.0), ratio)
+            if parameters["per_time_ms"] > 0:
+                taken_ms = before[:, STATS["interval_s"]] * 1e3
+                parameters = {**parameters, "step": parameters["step"] * taken_ms / parameters["per_time_ms"]}
             turn = partial(_selected if parameters["form"] == "list" else _stepped, parameters)
     elif not isinstance(action, Action):
         raise TypeError(f"{action!r} is no action")
@@ -299,4 +304,5 @@ def table_of(preset: Preset) -> dict[str, Any]:
 
     made = {kind: entry(getattr(preset, kind)) for kind in ("observation", "action", "reward")}
     intervals = {key: getattr(preset, key) for key in ("interval_ms", "interval_rtts", "interval_least_ms")}
-    return {"name": preset.name, **made, **intervals}
+    clock = {"clock": preset.clock} if preset.clock != "world" else {}
+    return {"name": preset.name, **made, **intervals, **clock}

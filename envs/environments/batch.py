@@ -63,7 +63,8 @@ class Batch:
     """N worlds of up to S agents each; agent index s of a world is its s-th flow with the controller ``external``.
 
     The arrays are written in place by :meth:`reset` and :meth:`step`:
-    ``obs`` f32[N, S, D], ``reward`` f32[N, S], ``status`` u8[N, S] (``_sim.STATUS_*``).
+    ``obs`` f32[N, S, D], ``reward`` f32[N, S], ``status`` u8[N, S] (``_sim.STATUS_*``). With the clock `flow` of a preset
+    a step ends when some flow decides next; those that wait are idle, with reward 0 and what they observed last.
 
     Args:
         specs: N compiled networks.
@@ -92,6 +93,7 @@ class Batch:
             "interval_ns": preset.interval_ns,
             "interval_rtts": preset.interval_rtts,
             "interval_least_ns": preset.interval_least_ns,
+            "own_clock": preset.own_clock,
             "observation": preset.native("observation").json(),
             "action": preset.native("action").json(),
             "reward": preset.native("reward").json(),
@@ -137,7 +139,7 @@ class Batch:
         return self._worlds.max_agents
 
     def reset(self, index: int, spec: str, agents: int = 1) -> None:
-        """Replace world `index` by a new one at the first moment at which this many agents decide.
+        """Replace world `index` by a new one at the first moment at which this many agents have something to decide on.
 
         The other worlds stand still. :meth:`observe` must follow before the arrays are read.
 
@@ -151,7 +153,8 @@ class Batch:
         if self._roster is not None:
             self._roster.clear(index)
         self._worlds.observe(self._native_obs, self._native_reward, self.status)
-        if np.count_nonzero(self.status[index] == ACTIVE) >= agents:
+        joined = self.status[index] == ACTIVE
+        if np.count_nonzero(joined) >= agents:
             return
         # A step would move every world, so a world whose agents start late is warmed up by itself and then moved in;
         # the only one is where it belongs.
@@ -159,12 +162,14 @@ class Batch:
         alone = self._worlds if only else self._apart(index, spec)
         obs, reward, status = self._native_obs[:1].copy(), self.reward[:1].copy(), self.status[:1].copy()
         alone.observe(obs, reward, status)
-        while np.count_nonzero(status == ACTIVE) < agents:
+        while np.count_nonzero(joined) < agents:
             if alone.finished()[0]:
                 what = "no agent ever starts" if agents == 1 else f"never {agents} agents at a time"
                 raise OrbitccError("scenario", what, f"{agents} or more external flows before the end")
             self._tell(alone, status, np.array([index]))
             alone.step(self._no_action, obs, reward, status)
+            # on clocks of their own, those that have joined wait for the others
+            joined = (status[0] == ACTIVE) | (joined & (status[0] == IDLE) & self._preset.own_clock)
         if not only:
             self._worlds.exchange(index, alone, 0)
 
@@ -181,7 +186,8 @@ class Batch:
         self._tell_stale()
 
     def step(self, actions: NDArray[np.float32]) -> None:
-        """Advance every unfinished world one interval; `actions` is f32[N, S, A], read where status is active.
+        """Advance every unfinished world one interval, or to the next decision of a flow on its own clock; `actions` is
+        f32[N, S, A], read where status is active.
 
         Raises:
             OrbitccError: an active agent index's action is NaN; no world has moved.
@@ -225,6 +231,15 @@ class Batch:
         """Raw interval statistics, f64[N, S, len(STATS)]; the array is reused by the next call."""
         self._worlds.stats(self._statistics)
         return self._statistics
+
+    def present(self) -> NDArray[np.bool_]:
+        """Which agents have a flow that goes on and has been observed, bool[N, S]: those that act on the next step, and on
+        flows' own clocks those that wait for their next decision."""
+        acting: NDArray[np.bool_] = self.status == ACTIVE
+        if not self._preset.own_clock:
+            return acting
+        waiting: NDArray[np.bool_] = (self.status == IDLE) & (self.statistics()[..., STATS["interval_s"]] > 0)
+        return acting | waiting
 
     def step_figures(self) -> NDArray[np.float64]:
         """Goodput, RTT, utilisation and queue of the last interval, f64[4, N, S]; reused by the next call."""
@@ -277,7 +292,7 @@ class Batch:
         """
         if not isinstance(state, WorldState):
             raise OrbitccError("state", state, "what save() returned")
-        for name in ("observation", "action", "reward", "interval_ms", "interval_rtts", "interval_least_ms"):
+        for name in ("observation", "action", "reward", "interval_ms", "interval_rtts", "interval_least_ms", "clock"):
             saved, ours = getattr(state.preset, name), getattr(self._preset, name)
             if saved != ours:
                 raise OrbitccError(f"state.preset.{name}", str(saved), f"{ours}, that of this environment")
@@ -323,7 +338,8 @@ class Batch:
             return
         function = self._preset.observation
         if isinstance(function, Observation):
-            self.obs[self._stale] = np.clip(0.0, function.low, function.high)
+            nothing = self._stale[:, None] & ~(self.present() & (self.status == IDLE))
+            self.obs[nothing] = np.clip(0.0, function.low, function.high)
         if isinstance(self._preset.reward, Reward):
             self.reward[self._stale] = 0.0
         self._tell(self._worlds, np.where(self._stale[:, None], self.status, IDLE), np.arange(self.num_worlds))

@@ -238,8 +238,10 @@ class Preset:
     other forms are converted.
 
     interval_rtts: above 0, an interval lasts so many mean RTTs of the one before it (`interval_least_ms` to 10 s), and
-    `interval_ms` until there is one. Agents of one world decide together, by the mean over them; a native policy in
-    `orbitcc run` by its own flow's.
+    `interval_ms` until there is one.
+
+    clock: "world": agents of one world decide together, by the mean RTT over them. "flow": each decides by its own flow's
+    RTT, as a policy does in `orbitcc run`; where intervals are fixed, both are the same.
     """
 
     name: str
@@ -249,6 +251,7 @@ class Preset:
     interval_ms: float = 30.0
     interval_rtts: float = 0.0
     interval_least_ms: float = 1.0
+    clock: str = "world"
     description: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -262,6 +265,8 @@ class Preset:
                 raise OrbitccError(length, given, "a number of milliseconds from 0.1 to 10000")
         if not (isinstance(self.interval_rtts, int | float) and 0 <= self.interval_rtts <= 100):
             raise OrbitccError("interval_rtts", self.interval_rtts, "a number of RTTs from 0 (a fixed interval) to 100")
+        if self.clock not in ("world", "flow"):
+            raise OrbitccError("clock", self.clock, "world or flow")
 
     @staticmethod
     def from_file(path: str) -> "Preset":
@@ -303,6 +308,11 @@ class Preset:
     def interval(self) -> tuple[float, float, float]:
         """`interval_ms`, `interval_rtts` and `interval_least_ms`."""
         return self.interval_ms, self.interval_rtts, self.interval_least_ms
+
+    @property
+    def own_clock(self) -> bool:
+        """Whether agents of one world decide at moments of their own."""
+        return self.clock == "flow" and self.interval_rtts > 0
 
     @property
     def interval_least_ns(self) -> int:

@@ -15,6 +15,7 @@ from orbitcc.agents.model_card import Gate, Layer
 from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Flow
+from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.presets import STATS
 from orbitcc.envs.scenarios import get
 from orbitcc.training import loop, privileged, recipe
@@ -63,37 +64,60 @@ def policy_of(trained: PpoLearner) -> _sim.Policy:
 
 
 def column(*values: float) -> np.ndarray:
-    return np.array(values, np.float32)[:, None]
+    return np.array(values, np.float32)
+
+
+def advantages(
+    rewards: np.ndarray, values: np.ndarray, ended: np.ndarray, final: np.ndarray, **rates: float
+) -> np.ndarray:
+    """Of flows that decide together, arrays [T, N] (or [T] of one flow), with values [T + 1, N]."""
+    flows = rewards[0].size
+    follows = np.arange(rewards.size) + flows
+    flat = rewards.ravel(), values.ravel(), follows, ended.ravel(), final.ravel()
+    return gae(*flat, range(0, rewards.size, flows), **rates).reshape(rewards.shape)
 
 
 def test_advantages_of_a_connection_that_goes_on() -> None:
     """Gamma 0.5, lambda 0.5, by hand: the surprises are 1 + 0.5 x 2 - 1 = 1, 0 + 0.5 x 4 - 2 = 0, 2 + 0 - 4 = -2."""
     rewards, values = column(1, 0, 2), column(1, 2, 4, 0)
-    nothing = np.zeros((3, 1), bool), np.zeros((3, 1), np.float32)
-    found = gae(rewards, values, *nothing, gamma=0.5, lambda_=0.5)
-    assert found[:, 0].tolist() == [1 + 0.25 * (0 + 0.25 * -2), 0 + 0.25 * -2, -2]
+    nothing = np.zeros(3, bool), np.zeros(3, np.float32)
+    found = advantages(rewards, values, *nothing, gamma=0.5, lambda_=0.5)
+    assert found.tolist() == [1 + 0.25 * (0 + 0.25 * -2), 0 + 0.25 * -2, -2]
 
 
 def test_a_connection_cut_off_is_worth_its_last_observation_and_nothing_of_the_next() -> None:
     """By hand: 0 + 0.5 x 6 - 2 = 1 where it is cut off; the first step sees that, but not what the successor gets."""
     rewards, values = column(1, 0, 2), column(1, 2, 4, 100)
     ended, final = column(0, 1, 0).astype(bool), column(0, 6, 0)
-    found = gae(rewards, values, ended, final, gamma=0.5, lambda_=0.5)
-    assert found[:, 0].tolist() == [1 + 0.25 * 1, 1, 2 + 50 - 4]
-    done = gae(rewards, values, ended, 0 * final, gamma=0.5, lambda_=0.5)
-    assert done[1, 0] == -2, "nothing follows a connection that is done"
+    found = advantages(rewards, values, ended, final, gamma=0.5, lambda_=0.5)
+    assert found.tolist() == [1 + 0.25 * 1, 1, 2 + 50 - 4]
+    done = advantages(rewards, values, ended, 0 * final, gamma=0.5, lambda_=0.5)
+    assert done[1] == -2, "nothing follows a connection that is done"
 
 
 def test_advantages_add_up_the_discounted_rewards_when_lambda_is_one() -> None:
     rng = np.random.default_rng(0)
     rewards, values = rng.normal(size=(20, 3)).astype(np.float32), rng.normal(size=(21, 3)).astype(np.float32)
     ended, final = rng.random((20, 3)) < 0.2, rng.normal(size=(20, 3)).astype(np.float32)
-    found = gae(rewards, values, ended, final, gamma=0.9, lambda_=1.0)
+    found = advantages(rewards, values, ended, final, gamma=0.9, lambda_=1.0)
     for agent in range(3):
         expected = float(values[-1, agent])
         for t in reversed(range(20)):
             expected = rewards[t, agent] + 0.9 * (final[t, agent] if ended[t, agent] else expected)
             assert found[t, agent] == pytest.approx(expected - values[t, agent], abs=1e-5)
+
+
+def test_advantages_follow_each_flow_s_own_decisions() -> None:
+    """Gamma 0.5, lambda 0.5. Flow A decides at 0, 1, 3 and 4 and waits then; flow B at 1 and 4, and ends after both.
+
+    By hand, values 1 to 6 and 7 behind them: A's surprises are 1 + 0.5 x 2 - 1 = 1 and 0 + 0.5 x 4 - 2 = 0; its third
+    decision is followed by the one that waits, 2 + 0.5 x 5 - 4 = 0.5, which is no estimate. B was cut off at a value of 8,
+    1 + 0.5 x 8 - 3 = 2, then it is done, 1 - 6 = -5.
+    """
+    rewards, values = column(1, 0, 1, 2, 0, 1), column(1, 2, 3, 4, 5, 6, 7)
+    ended, final = column(0, 0, 1, 0, 0, 1).astype(bool), column(0, 0, 8, 0, 0, 0)
+    found = gae(rewards, values, np.array([1, 3, 0, 4, 0, 0]), ended, final, [0, 1, 3, 4], 0.5, 0.5, np.array([4]))
+    assert found.tolist() == [1 + 0.25 * (0 + 0.25 * 0.5), 0 + 0.25 * 0.5, 2, 0.5, 0, -5]
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu", "leaky_relu"])
@@ -287,9 +311,9 @@ def test_what_nobody_heeds_is_not_learned_from() -> None:
     roll = trained._rollout
     begun = ~roll.heeded
     assert begun.any()
-    assert (roll.inputs[:-1][begun] == 0).all()
-    assert (roll.inputs[:-1][roll.heeded] != 0).any(axis=-1).all()
-    assert roll.ended[:-1][begun[1:]].all(), "each of them follows an end"
+    assert (roll.inputs[:4096][begun] == 0).all()
+    assert (roll.inputs[:4096][roll.heeded] != 0).any(axis=-1).all()
+    assert roll.ended[:-8][begun[8:]].all(), "each of them follows an end"
     assert figures["agent_steps"] == roll.heeded.sum()
     learned = (trained.actor.theta, trained.critic.theta, trained.log_std)
     before = [part.clone() for part in learned]
@@ -318,9 +342,9 @@ def test_where_a_connection_is_cut_off_its_last_inputs_are_kept() -> None:
     trained.iterate()
     roll = trained._rollout
     kept = np.zeros_like(roll.ended)
-    for t, flows, inputs in roll.finals:
-        kept[t, flows] = True
-        assert inputs.shape == (flows.size, 50 + privileged.DIM)
+    for rows, inputs in roll.finals:
+        kept[rows] = True
+        assert inputs.shape == (rows.size, 50 + privileged.DIM)
         assert (inputs[:, :50] != 0).any(axis=1).all(), "not the zeros of the connection that follows"
         assert (inputs[:, 50 + privileged.GLOBAL_STATE] != 0).all(), "the link still has a capacity"
     assert kept.any()
@@ -331,9 +355,9 @@ def test_the_values_of_all_rows_are_the_critics() -> None:
     trained = learner("learner.flows=60", "learner.batch=6000")
     trained.iterate()
     values = trained._values(trained._rollout.inputs)
-    one_by_one = [float(trained.critic.forward(torch.from_numpy(row[:1]))) for row in trained._rollout.inputs]
-    assert values.shape == (101, 60)
-    assert np.allclose(values[:, 0], one_by_one, atol=1e-5)
+    one_by_one = [float(trained.critic.forward(torch.from_numpy(row[None]))) for row in trained._rollout.inputs[::60]]
+    assert values.shape == (101 * 60,)
+    assert np.allclose(values[::60], one_by_one, atol=1e-5)
 
 
 def test_only_the_critic_is_privileged() -> None:
@@ -348,7 +372,7 @@ def test_only_the_critic_is_privileged() -> None:
     known = knowing._rollout.inputs[..., 50:]
     assert np.isfinite(known).all()
     assert np.abs(known).max() <= 10.0
-    assert (known[:-1][knowing._rollout.heeded].std(axis=0) > 0).sum() >= 15, "most of it differs between flows"
+    assert (known[:-8][knowing._rollout.heeded].std(axis=0) > 0).sum() >= 15, "most of it differs between flows"
 
 
 def test_privileged_inputs_by_hand() -> None:
@@ -486,3 +510,70 @@ def test_it_learns_on_a_tiny_world(tmp_path: Path) -> None:
     trained = learner(*changes, "learner.epochs=4")
     rewards = [trained.iterate()["train/reward"] for _ in range(12)]
     assert np.mean(rewards[-2:]) > np.mean(rewards[:2]) + 0.02
+
+
+OWN_CLOCKS = (
+    'preset={base="astraea-leo", interval_rtts=0.25, interval_least_ms=10, clock="flow"}',
+    "learner.privileged_critic=true",
+)
+
+
+def test_flows_on_clocks_of_their_own_learn_from_complete_decisions() -> None:
+    """Every decision is learned from once, with what `FlowVectorEnv.step` tells of its flow until the next one."""
+    trained = learner(*OWN_CLOCKS, "learner.batch=1024", "learner.epochs=1")
+    plan, ppo = trained.recipe, trained.settings
+    env = FlowVectorEnv(
+        8, plan.world(), preset=plan.preset, reward_scale=ppo.reward_scale, stagger=True, autoreset_mode="SameStep"
+    )
+    obs, _ = env.reset(seed=1)
+    waits: dict[int, tuple[int, int]] = {}  # of each flow: the iteration and the row of its decision
+    expected: dict[tuple[int, int], tuple[float, bool, bytes]] = {}
+    found: dict[tuple[int, int], tuple[float, bool, bytes]] = {}
+    kept: list[tuple[int, int]] = []
+    for iteration in range(3):
+        trained.iterate()
+        roll = trained._rollout
+        assert roll.begun == len(kept)
+        names = kept + [(iteration, row) for row in range(roll.begun, roll.filled)]
+        row = roll.begun
+        while row < roll.filled:
+            due = np.flatnonzero(env.active())
+            assert 0 < due.size <= 8
+            actions = np.full((8, 1), 7.0, np.float32)  # of no effect where a flow is not due
+            for flow in due:
+                assert flow not in waits
+                assert np.array_equal(roll.inputs[row, :50], obs[flow])
+                actions[flow], waits[int(flow)] = roll.sampled[row].clip(-1, 1), names[row]
+                row += 1
+            obs, rewards, terminated, truncated, infos = env.step(actions)
+            for flow in np.flatnonzero(terminated | truncated | env.active()):
+                over = bool(terminated[flow] | truncated[flow])
+                last = infos["final_obs"][flow] if over else obs[flow]
+                if flow in waits:
+                    expected[waits.pop(int(flow))] = (float(np.float32(rewards[flow])), over, last.tobytes())
+        final = {int(row): inputs[k] for rows, inputs in roll.finals for k, row in enumerate(rows)}
+        for row in np.flatnonzero(roll.heeded):
+            after = final[row] if roll.ended[row] else roll.inputs[roll.follows[row]]
+            assert names[row] not in found
+            found[names[row]] = (float(roll.rewards[row]), bool(roll.ended[row]), after[:50].tobytes())
+        kept = [names[row] for row in roll.waiting]
+        assert sorted(kept) == sorted(waits.values())
+        assert 1024 <= roll.filled < 1024 + 8
+        assert trained.agent_steps == len(found)
+    assert found == expected
+    assert sum(over for _, over, _ in found.values()) > 0
+    assert kept, "some are left for the next iteration"
+
+
+def test_a_training_on_flows_own_clocks_resumes_bit_for_bit(tmp_path: Path) -> None:
+    settings = (*OWN_CLOCKS, "learner.normalise_observations=true")
+    ahead, resumed = learner(*settings, seed=2), learner(*settings, seed=3)
+    for _ in range(2):
+        ahead.iterate()
+    ahead.save(tmp_path)
+    resumed.load(tmp_path)
+    assert ahead._rollout.waiting.size > 0, "some decisions are not complete"
+    for _ in range(3):
+        assert ahead.iterate() == resumed.iterate()
+    for name, value in resumed.tensors().items():
+        assert np.array_equal(value, ahead.tensors()[name]), name

@@ -44,6 +44,8 @@ pub struct Member {
     pub world: World,
     agents: Vec<AgentFlows>,
     previous: Nanos,
+    /// Whether each flow decides on its own clock, as policies in the world do.
+    own_clock: bool,
     payment: Payment,
     /// The reward of all flows, if they share one.
     shared: f32,
@@ -73,7 +75,8 @@ impl Member {
             connect(spec, &mut world)?;
         }
         let payment = preset.reward.payment.clone();
-        let mut member = Member { world, agents: chains, previous: Nanos::ZERO, payment, shared: 0.0 };
+        let own_clock = preset.own_clock && preset.interval.rtts > 0.0;
+        let mut member = Member { world, agents: chains, previous: Nanos::ZERO, own_clock, payment, shared: 0.0 };
         member.advance(preset.interval);
         Ok(member)
     }
@@ -88,18 +91,45 @@ impl Member {
                 agent.current += 1;
             }
         }
-        let step = if interval.rtts > 0.0 { interval.after_rtt(self.mean_rtt_s()) } else { interval.fixed };
         self.previous = self.world.now();
         let previous = self.previous;
-        // Real hosts are never read exactly on the grid.
-        let off = if interval.rtts > 0.0 { Nanos::ZERO } else { Nanos(previous.0 % step.0) };
-        self.world.run_until(previous + step - off);
+        let end = if self.own_clock {
+            self.next_stop(interval)
+        } else if interval.rtts > 0.0 {
+            previous + interval.after_rtt(self.mean_rtt_s())
+        } else {
+            // Real hosts are never read exactly on the grid.
+            previous + interval.fixed - Nanos(previous.0 % interval.fixed.0)
+        };
+        self.world.run_until(end);
+        let all_due = !self.own_clock || self.world.is_finished();
+        let now = self.world.now();
         self.world.close_intervals(|f: &Flow| {
-            f.agent.as_ref().is_none_or(|a| a.policy.is_none()) && f.ended_at().is_none_or(|t| t > previous)
+            f.agent.as_ref().is_none_or(|a| a.policy.is_none())
+                && f.ended_at().map_or(all_due || due(interval, f) <= now, |t| t > previous)
         });
         if let Payment::Shared(reward) = &self.payment {
             self.shared = reward(&self.world.members(), self.world.utilisation()) as f32;
         }
+    }
+
+    /// When the next interval of a flow of an agent ends, or such a flow leaves.
+    fn next_stop(&self, interval: Interval) -> Nanos {
+        let (mut next, mut present) = (Nanos::MAX, false);
+        for flow in self.agents.iter().flat_map(|agent| &agent.flows[agent.current..]) {
+            let f = &self.world.flows()[*flow];
+            let leaves = if f.life == Life::Active { f.stop.unwrap_or(Nanos::MAX) } else { Nanos::MAX };
+            let at = due(interval, f).min(leaves);
+            next = if at > self.previous { next.min(at) } else { next };
+            present |= f.life == Life::Active;
+        }
+        if present { next } else { next.min(self.previous + interval.fixed) }
+    }
+
+    /// Whether the last interval of a flow is told: that of a flow that waits for its next decision, too.
+    fn tells(&self, flow: usize) -> bool {
+        let f = &self.world.flows()[flow];
+        self.status(flow) != STATUS_IDLE || (self.own_clock && f.life == Life::Active && f.stats.interval_s > 0.0)
     }
 
     /// Of the agents that act next; 0 if none is known.
@@ -137,17 +167,27 @@ impl Member {
         for (agent_index, row) in obs.chunks_exact_mut(width).enumerate() {
             let flow = self.agents.get(agent_index).map(AgentFlows::flow);
             let now = flow.map_or(STATUS_IDLE, |flow| self.status(flow));
-            let flow = flow.filter(|_| now != STATUS_IDLE).map(|flow| &self.world.flows()[flow]);
+            let flow = flow.filter(|flow| self.tells(*flow)).map(|flow| &self.world.flows()[flow]);
             (status[agent_index], reward[agent_index]) = match (&self.payment, flow) {
-                (_, None) => (STATUS_IDLE, 0.0),
-                (Payment::Shared(_), Some(_)) => (now, self.shared),
-                (Payment::Own(reward), Some(flow)) => (now, reward(&flow.stats) as f32),
+                (Payment::Shared(_), Some(_)) if now != STATUS_IDLE => (now, self.shared),
+                (Payment::Own(reward), Some(flow)) if now != STATUS_IDLE => (now, reward(&flow.stats) as f32),
+                _ => (STATUS_IDLE, 0.0),
             };
             match flow.and_then(|flow| flow.agent.as_ref()) {
                 Some(agent) => row.copy_from_slice(agent.observer.observation()),
                 None => row.fill(0.0),
             }
         }
+    }
+}
+
+/// When the interval of a flow ends on its own clock, as those of policies in the world do.
+fn due(interval: Interval, flow: &Flow) -> Nanos {
+    match flow.life {
+        Life::Waiting => interval.next_on_grid(flow.start),
+        Life::Active if flow.stats.interval_s > 0.0 => interval.next_decision(flow.meter.since(), &flow.stats),
+        Life::Active => interval.next_on_grid(flow.meter.since()),
+        Life::Finished | Life::Left => Nanos::MAX,
     }
 }
 
@@ -261,8 +301,9 @@ impl Worlds {
         }
     }
 
-    /// Apply actions [N, S, A] (none: windows stay as they were set), advance every unfinished world by one interval and
-    /// write the outcome. A NaN for an active agent is refused before anything moves.
+    /// Apply actions [N, S, A] (none: windows stay as they were set), advance every unfinished world by one interval (on
+    /// flows' own clocks: to the next decision of any of its flows, and only those that are due are active) and write the
+    /// outcome. A NaN for an active agent is refused before anything moves.
     pub fn step(
         &mut self,
         actions: Option<&[f32]>,
@@ -349,7 +390,7 @@ impl Worlds {
         let width = STATISTICS.len();
         for (member, rows) in self.members.iter().zip(out.chunks_mut(self.max_agents * width)) {
             for (agent_index, flow) in member.agents.iter().map(AgentFlows::flow).enumerate() {
-                if member.status(flow) != STATUS_IDLE {
+                if member.tells(flow) {
                     let row = member.world.flows()[flow].stats.to_array();
                     rows[agent_index * width..(agent_index + 1) * width].copy_from_slice(&row);
                 }
@@ -364,7 +405,7 @@ impl Worlds {
         let cells = self.members.len() * self.max_agents;
         for (world, member) in self.members.iter().enumerate() {
             for (agent_index, flow) in member.agents.iter().map(AgentFlows::flow).enumerate() {
-                if member.status(flow) != STATUS_IDLE {
+                if member.tells(flow) {
                     let stats = &member.world.flows()[flow].stats;
                     let rtt_s = if stats.rtt_mean_s > 0.0 { stats.rtt_mean_s } else { stats.srtt_s };
                     let used = stats.goodput_bps / stats.capacity_bps.max(1.0);

@@ -39,7 +39,7 @@ impl Worlds {
 #[pymethods]
 impl Worlds {
     #[new]
-    #[pyo3(signature = (specs, *, max_agents, interval_ns, interval_rtts=0.0, interval_least_ns=1_000_000, observation="\"astraea\"",
+    #[pyo3(signature = (specs, *, max_agents, interval_ns, interval_rtts=0.0, interval_least_ns=1_000_000, own_clock=false, observation="\"astraea\"",
         action="\"astraea\"", reward="\"astraea\"", threads=0, policies=None, emulator=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -49,6 +49,7 @@ impl Worlds {
         interval_ns: u64,
         interval_rtts: f64,
         interval_least_ns: u64,
+        own_clock: bool,
         observation: &str,
         action: &str,
         reward: &str,
@@ -61,6 +62,7 @@ impl Worlds {
             action: Arc::new(registry::action(&convert::json(action)?).map_err(value_error)?),
             reward: Arc::new(registry::reward(&convert::json(reward)?).map_err(value_error)?),
             interval: crate::policy::interval(interval_ns, interval_rtts, interval_least_ns)?,
+            own_clock,
         };
         let policies = python_policy::policies(policies.as_ref())?;
         let batch = py

@@ -271,6 +271,8 @@ pub struct Preset {
     pub action: Arc<Action>,
     pub reward: Arc<Reward>,
     pub interval: Interval,
+    /// Each flow decides on its own clock where the interval depends on the RTT; otherwise all of a world together.
+    pub own_clock: bool,
 }
 
 /// The observation of one flow, updated with every interval.

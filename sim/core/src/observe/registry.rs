@@ -141,6 +141,7 @@ impl Preset {
             action: Arc::new(action(&name).expect("in the table")),
             reward: Arc::new(reward(&name).expect("in the table")),
             interval: Interval::fixed(interval),
+            own_clock: false,
         });
         Preset { interval: Interval::fixed(interval), ..made.clone() }
     }

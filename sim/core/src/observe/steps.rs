@@ -62,6 +62,9 @@ struct Steps {
     /// Where more decisions than this fall into a minimum RTT, steps shrink so that their sum over an RTT is that of so
     /// many full steps: what a step does is seen one RTT later. 0: steps are equal on all paths.
     steps_per_rtt: f64,
+    /// With `log`: a step is that of an interval of this length, and steps of other intervals are in proportion, so that
+    /// growth per time is the same whatever the interval; 0: steps are equal.
+    per_time_ms: f64,
     /// The window is reduced for a moment when the RTT has not been near its minimum for so long ([`super::drain`]); 0:
     /// never.
     drain_every_s: f64,
@@ -90,6 +93,7 @@ impl Default for Steps {
             cap_of: "measured".into(),
             recovery: "hold".into(),
             steps_per_rtt: 0.0,
+            per_time_ms: 0.0,
             drain_every_s: 0.0,
             drain_to: 0.6,
             drain_margin: 1.0,
@@ -128,6 +132,10 @@ pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
     within("floor_mbps", steps.floor_mbps, 0.0, 1e5)?;
     within("cap_bdp", steps.cap_bdp, 0.0, 1e3)?;
     within("steps_per_rtt", steps.steps_per_rtt, 0.0, 1e3)?;
+    within("per_time_ms", steps.per_time_ms, 0.0, 1e4)?;
+    if steps.per_time_ms > 0.0 && (steps.form != "log" || steps.steps_per_rtt > 0.0) {
+        return Err("per_time_ms: must be 0 unless form = \"log\" and steps_per_rtt = 0".into());
+    }
     within("drain_every_s", steps.drain_every_s, 0.0, 1e4)?;
     within("drain_to", steps.drain_to, 0.01, 0.99)?;
     within("drain_margin", steps.drain_margin, 0.0, 1.0)?;
@@ -160,6 +168,7 @@ impl Steps {
             "a".into()
         };
         let step = match self.steps_per_rtt {
+            0.0 if self.per_time_ms > 0.0 => format!("{step} (interval / {} ms)", self.per_time_ms),
             0.0 => step.to_string(),
             most => format!("{step} min(1, {most} interval / minimum RTT)"),
         };
@@ -198,6 +207,8 @@ impl Steps {
         let x = (1.0 - self.cubic) * action + self.cubic * action * action * action;
         let step = if self.steps_per_rtt > 0.0 && stats.min_rtt_s > 0.0 {
             self.step * (self.steps_per_rtt * stats.interval_s / stats.min_rtt_s).min(1.0)
+        } else if self.per_time_ms > 0.0 {
+            self.step * stats.interval_s * 1e3 / self.per_time_ms
         } else {
             self.step
         };
@@ -339,6 +350,23 @@ mod tests {
         assert_eq!([0.05, 0.12, 0.6].map(|rtt| next(rtt, 1.0)), [12_840, 12_840, 10_513]);
         assert_eq!(next(0.6, -1.0), 9_512);
         assert_eq!(next(f64::NAN, 1.0), 12_840, "no RTT is known yet");
+    }
+
+    #[test]
+    fn steps_in_proportion_to_their_interval_grow_alike_in_time() {
+        let timed = steps(json!({"form": "log", "step": 0.25, "rounding": "fraction", "per_time_ms": 30.0}));
+        let next = |interval_s| {
+            let stats = IntervalStats { interval_s, ..flow(0.9) };
+            timed.window(&conn(10_000, 10), &stats, 1.0, &mut ActionMemory::default()).0
+        };
+        // exp(0.25), and exp(0.125), exp(0.5) where the interval is a half and the double.
+        assert_eq!([0.03, 0.015, 0.06].map(next), [12_840, 11_331, 16_487]);
+        assert_eq!(timed.meaning(), "cwnd x exp(0.25 (interval / 30 ms) a)");
+        let refused = |given: Value| action(given).err().unwrap();
+        let of_linear = refused(json!({"per_time_ms": 30.0}));
+        assert_eq!(of_linear, "per_time_ms: must be 0 unless form = \"log\" and steps_per_rtt = 0");
+        assert!(refused(json!({"form": "log", "steps_per_rtt": 4.0, "per_time_ms": 30.0})).starts_with("per_time_ms"));
+        assert!(refused(json!({"form": "log", "per_time_ms": -1.0})).starts_with("per_time_ms = -1"));
     }
 
     #[test]

@@ -61,6 +61,7 @@ fn acted(definition: &Definition, to: &mut Parameters) -> Result<(), String> {
         ("rounding", "fraction".into()),
         ("cap_bdp", 0.0.into()),
         ("steps_per_rtt", 0.0.into()),
+        ("per_time_ms", 0.0.into()),
     ];
     only("action", definition, &allowed)?;
     let number = |name: &str| definition.parameters[name].as_f64().expect("a checked number");
