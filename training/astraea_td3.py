@@ -82,71 +82,92 @@ class TwinCritic(nn.Module):
 
 
 class Replay:
-    """The last `rows` steps of N worlds with S agents, in order of time, from which returns of n steps are computed.
+    """The decisions that were completed in the last steps of N worlds with S agents, from which returns of n of them are
+    computed.
 
-    Row t holds observations, actions, rewards, and the observations at the end of the interval. For a flow that left or
-    was truncated the latter is its last observation, from which the return is bootstrapped; a finished flow has none.
+    A decision has its observation, action, reward, and the observation at its end. For a flow that left or was cut off
+    the latter is its last observation, from which the return is bootstrapped; a finished flow has none.
+
+    rows: steps that are kept at most. capacity: decisions that are kept at most; 0: all of these steps.
     """
 
-    def __init__(self, rows: int, worlds: int, agents: int, width: int) -> None:
-        cells = (rows, worlds, agents)
-        self.obs, self.next_obs = np.zeros((*cells, width), np.float32), np.zeros((*cells, width), np.float32)
-        self.own, self.next_own = np.zeros((*cells, OWN), np.float32), np.zeros((*cells, OWN), np.float32)
-        self.state = np.zeros((rows, worlds, GLOBAL_STATE), np.float32)
-        self.next_state = np.zeros((rows, worlds, GLOBAL_STATE), np.float32)
-        self.action, self.reward = np.zeros(cells, np.float32), np.zeros(cells, np.float32)
-        self.acted, self.ended, self.finished = (np.zeros(cells, np.bool_) for _ in range(3))
+    def __init__(self, rows: int, worlds: int, agents: int, width: int, capacity: int = 0) -> None:
+        size = capacity or rows * worlds * agents
+        self.obs, self.next_obs = np.zeros((size, width), np.float32), np.zeros((size, width), np.float32)
+        self.own, self.next_own = np.zeros((size, OWN), np.float32), np.zeros((size, OWN), np.float32)
+        self.state, self.next_state = (np.zeros((size, GLOBAL_STATE), np.float32) for _ in range(2))
+        self.action, self.reward = np.zeros(size, np.float32), np.zeros(size, np.float32)
+        self.ended, self.finished = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+        self.follows = np.full(size, -1)
+        """The number of the same flow's next decision; -1: not known. Decision k is in place k modulo the size."""
+        self.numbers = np.full((rows, worlds, agents), -1)
+        """Of the decision that each flow completed in a step; -1: none."""
+        self.last = np.full((worlds, agents), -1)
+        """Of the last decision of each flow that goes on."""
         self.rows, self.filled, self.next = rows, 0, 0
-        self.transitions = 0
+        self.total = self.transitions = 0
 
-    def add(self, **row: NDArray[Any]) -> None:
-        """One step of all worlds, a field for each array."""
-        self.transitions -= int(self.acted[self.next].sum())
-        for name, value in row.items():
-            getattr(self, name)[self.next] = value
-        self.transitions += int(row["acted"].sum())
+    def add(self, *, completed: NDArray[np.bool_], ended: NDArray[np.bool_], **cells: NDArray[Any]) -> None:
+        """One step of all worlds: an array [N, S, ...] for each field, of which those of completed decisions count."""
+        size, count = len(self.reward), int(np.count_nonzero(completed))
+        while self.filled == self.rows or self.transitions + count > size:
+            oldest = self.numbers[(self.next - self.filled) % self.rows]
+            self.transitions -= int(np.count_nonzero(oldest >= 0))
+            self.filled -= 1
+        numbers = self.total + np.arange(count)
+        places, before = numbers % size, self.last[completed]
+        for name, value in {**cells, "ended": ended}.items():
+            getattr(self, name)[places] = value[completed]
+        self.follows[places] = -1
+        known = before >= max(self.total - self.transitions, 0)
+        self.follows[before[known] % size] = numbers[known]
+        self.numbers[self.next] = -1
+        self.numbers[self.next][completed] = self.last[completed] = numbers
+        self.last[ended] = -1
+        self.total, self.transitions = self.total + count, self.transitions + count
         self.next = (self.next + 1) % self.rows
-        self.filled = min(self.filled + 1, self.rows)
+        self.filled += 1
 
     def sample(
         self, size: int, steps: int, gamma: float, rng: np.random.Generator, by_world: bool = False
     ) -> dict[str, Array]:
-        """`size` transitions drawn uniformly (or one of each step of a world, drawn uniformly): `now` and `after`
+        """`size` decisions drawn uniformly (or one of each step of a world, drawn uniformly): `now` and `after`
         [size, D + 12 + 3], `action`, `returns` (of up to `steps` rewards), and `discount` of what follows (0 after a
         flow that finished)."""
         start = (self.next - self.filled) % self.rows
         found: list[NDArray[np.int64]] = []
         missing = size
         while missing > 0:  # about half of the cells are empty
-            _, worlds, agents = self.action.shape
+            _, worlds, agents = self.numbers.shape
             cell = rng.integers(0, self.filled * worlds * (1 if by_world else agents), 3 * missing)
             if by_world:
                 age, world = np.divmod(cell, worlds)
-                agent = (rng.random((cell.size, agents)) * self.acted[(start + age) % self.rows, world]).argmax(axis=1)
+                acted = self.numbers[(start + age) % self.rows, world] >= 0
+                agent = (rng.random((cell.size, agents)) * acted).argmax(axis=1)
             else:
                 place, agent = np.divmod(cell, agents)
                 age, world = np.divmod(place, worlds)
-            drawn = np.stack((age, world, agent))[:, self.acted[(start + age) % self.rows, world, agent]]
-            found.append(drawn[:, :missing])
-            missing -= found[-1].shape[1]
-        age, world, agent = np.concatenate(found, axis=1)
-        first = (start + age) % self.rows
-        returns, last = self.reward[first, world, agent].copy(), age.copy()
-        going = ~self.ended[first, world, agent]
+            drawn = self.numbers[(start + age) % self.rows, world, agent]
+            found.append(drawn[drawn >= 0][:missing])
+            missing -= found[-1].size
+        first = np.concatenate(found) % len(self.reward)
+        returns, last, count = self.reward[first].copy(), first.copy(), np.ones(size)
+        going = ~self.ended[first]
         for k in range(1, steps):
-            going &= age + k < self.filled
-            row = (start + age + k) % self.rows
-            returns += np.where(going, gamma**k * self.reward[row, world, agent], 0.0).astype(np.float32)
-            last[going] += 1
-            going &= ~self.ended[row, world, agent]
-        end = (start + last) % self.rows
-        discount = gamma ** (last - age + 1.0) * ~self.finished[end, world, agent]
-        now = (self.obs[first, world, agent], self.state[first, world], self.own[first, world, agent])
-        after = (self.next_obs[end, world, agent], self.next_state[end, world], self.next_own[end, world, agent])
+            following = self.follows[last]
+            going &= following >= 0
+            following %= len(self.reward)
+            returns += np.where(going, gamma**k * self.reward[following], 0.0).astype(np.float32)
+            last[going] = following[going]
+            count[going] += 1
+            going &= ~self.ended[last]
+        discount = gamma**count * ~self.finished[last]
+        now = (self.obs[first], self.state[first], self.own[first])
+        after = (self.next_obs[last], self.next_state[last], self.next_own[last])
         return {
             "now": np.concatenate(now, axis=1),
             "after": np.concatenate(after, axis=1),
-            "action": self.action[first, world, agent],
+            "action": self.action[first],
             "returns": returns.astype(np.float32),
             "discount": discount.astype(np.float32),
         }
@@ -249,12 +270,20 @@ class AstraeaTd3Learner:
         self.actor_optimiser = torch.optim.Adam(self.networks.actor.parameters(), lr=settings.actor_lr)
         self.critic_optimiser = torch.optim.Adam(self.networks.critic.parameters(), lr=settings.critic_lr)
         cells = settings.worlds * self.env.max_agents
-        rows = max(settings.steps + 1, math.ceil(settings.replay / (cells * PRESENCE)))
-        self.replay = Replay(rows, settings.worlds, self.env.max_agents, self.width)
+        self._own_clock = self.env.config.preset.own_clock
+        # on flows' own clocks a step completes one decision of each world at least, as a rule
+        per_step = settings.worlds if self._own_clock else cells * PRESENCE
+        rows = max(settings.steps + 1, math.ceil(settings.replay / per_step))
+        capacity = settings.replay + cells if self._own_clock else 0
+        self.replay = Replay(rows, settings.worlds, self.env.max_agents, self.width, capacity)
         seen = self.env.single_observation_space
         self.scale = Moments(self.width + GLOBAL_STATE + OWN)
         self.scale_fixed = not settings.scale_inputs
-        self.noise = np.zeros((settings.worlds, self.env.max_agents), np.float32)
+        places = (settings.worlds, self.env.max_agents)
+        self.noise, self.waits = np.zeros(places, np.float32), np.zeros(places, np.bool_)
+        widths = {"obs": (self.width,), "own": (OWN,), "state": (GLOBAL_STATE,), "action": ()}
+        self.decided = {name: np.zeros((*places, *width), np.float32) for name, width in widths.items()}
+        """Of each flow: its last decision, and whether that waits for its outcome (`waits`)."""
         self.decisions = self.critic_steps = 0
         self.episodes = EpisodeTotals((settings.worlds, self.env.max_agents))
         self._low, self._high = seen.low, seen.high
@@ -272,9 +301,9 @@ class AstraeaTd3Learner:
         flooded, starved, moves = Mean(), Mean(), Mean()
         while self.decisions < until:
             row, statistics = self._step()
-            acted = row["acted"]
-            paid.add(row["reward"][acted])
-            self.episodes.add(row["reward"], acted, row["ended"])
+            acted, completed = row["acted"], row["completed"]
+            paid.add(row["reward"][completed])
+            self.episodes.add(row["reward"], completed, row["ended"])
             moves.add(row["action"][acted] ** 2)
             flooded.add(window_bdp(statistics)[acted] > self.settings.brake_bdp)
             rate, fair = statistics[..., STATS["delivery_rate_bps"]], statistics[..., STATS["fair_share_bps"]]
@@ -299,14 +328,14 @@ class AstraeaTd3Learner:
     def _step(self) -> tuple[dict[str, NDArray[Any]], NDArray[np.float64]]:
         """Act once in all worlds and store it; returns the row and the statistics before the action."""
         env, settings = self.env, self.settings
-        acted, obs, state = env.active, env.obs.copy(), env.state()
+        acted, present, obs, state = env.active, env.present, env.obs.copy(), env.state()
         statistics = env.statistics()
         action = np.zeros(acted.shape, np.float32)
         with torch.inference_mode():
             action[acted] = torch.tanh(self.networks.actor(torch.from_numpy(self.scale(obs[acted]))))[:, 0].numpy()
         rho = settings.noise_correlation
-        self.noise *= rho
-        self.noise += math.sqrt(1 - rho * rho) * self.rng.standard_normal(self.noise.shape, dtype=np.float32)
+        new = math.sqrt(1 - rho * rho) * self.rng.standard_normal(self.noise.shape, dtype=np.float32)
+        np.copyto(self.noise, self.noise * rho + new, where=acted | (not self._own_clock))
         action = np.clip(action + self._sigma() * self.noise, -1.0, 1.0)
         if settings.random_share:
             share = fallen(settings.random_share, settings.random_share_final, self._done_share(), settings)
@@ -318,29 +347,34 @@ class AstraeaTd3Learner:
         end_obs, reward, terminated, truncated, infos = env.step(action[..., None])
         end_statistics = infos["statistics"]
         ended = terminated | truncated
-        row: dict[str, NDArray[Any]] = {
+        now = {
             "obs": obs,
-            "next_obs": end_obs,
-            "own": own_view(statistics, acted) * settings.own_inputs,
-            "next_own": own_view(end_statistics, acted) * settings.own_inputs,
-            "state": state,
-            "next_state": infos["state"],
+            "own": own_view(statistics, present) * settings.own_inputs,
+            "state": np.broadcast_to(state[:, None], (*acted.shape, GLOBAL_STATE)),
             "action": action,
+        }
+        for name, value in now.items():
+            self.decided[name][acted] = value[acted]
+        self.waits |= acted
+        # a decision is complete when its flow decides next, which may be in another step, or ends
+        completed = self.waits & (ended | infos["due"]) if self._own_clock else acted
+        self.waits &= ~completed
+        after: dict[str, NDArray[Any]] = {
+            "next_obs": end_obs,
+            "next_own": own_view(end_statistics, present) * settings.own_inputs,
+            "next_state": np.broadcast_to(infos["state"][:, None], (*acted.shape, GLOBAL_STATE)),
             "reward": settings.reward_scale * reward,
-            "acted": acted,
-            "ended": ended,
             "finished": terminated,
         }
-        self.replay.add(**row)
-        count = int(acted.sum())
-        self.decisions += count
+        self.replay.add(completed=completed, ended=ended, **self.decided, **after)
+        self.decisions += int(completed.sum())
         if not self.scale_fixed:
-            now = np.concatenate((obs, np.broadcast_to(state[:, None], (*acted.shape, GLOBAL_STATE)), row["own"]), -1)
             if acted.any():
-                self.scale.add(now[acted])
+                self.scale.add(np.concatenate((obs, now["state"], now["own"]), -1)[acted])
             measured = max(settings.learning_starts, settings.scale_share * self.recipe.agent_steps)
             self.scale_fixed = self.decisions >= measured
-        return {**row, "reward": reward}, statistics
+        told = {"action": action, "reward": reward, "acted": acted, "completed": completed, "ended": ended}
+        return told, statistics
 
     # --- learning ---
 
@@ -440,7 +474,7 @@ class AstraeaTd3Learner:
 
 
 _LEARNER, _WORLDS = "astraea", "worlds"
-_PLAIN = ("scale_fixed", "noise", "decisions", "critic_steps")
+_PLAIN = ("scale_fixed", "noise", "waits", "decided", "decisions", "critic_steps")
 _MODULES = ("networks", "actor_optimiser", "critic_optimiser")
 
 

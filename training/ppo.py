@@ -155,7 +155,7 @@ class PpoLearner:
             self.agent_steps = state["agent_steps"]
             if "episodes" in state:  # not in a run that an earlier version has saved
                 self._episodes.restore(state["episodes"])
-            if self._own_clock:
+            if self._own_clock and worlds is not None:  # the flows of new worlds have decided nothing
                 self._rollout.keep(state["open"])
             if worlds is not None:
                 self._obs = self._env.replay(worlds)
@@ -206,7 +206,7 @@ class PpoLearner:
         while True:
             active = env.active()
             who: Any = np.flatnonzero(active) if self._own_clock else slice(None)
-            rows = roll.follow(who, np.count_nonzero(active) if self._own_clock else len(active))
+            rows = roll.follow(who, int(np.count_nonzero(active)) if self._own_clock else len(active))
             self._look(self._obs, who, roll.inputs[rows])
             if roll.filled >= roll.limit:
                 return roll.end(who)

@@ -63,8 +63,8 @@ class Batch:
     """N worlds of up to S agents each; agent index s of a world is its s-th flow with the controller ``external``.
 
     The arrays are written in place by :meth:`reset` and :meth:`step`:
-    ``obs`` f32[N, S, D], ``reward`` f32[N, S], ``status`` u8[N, S] (``_sim.STATUS_*``). With the clock `flow` of a preset
-    a step ends when some flow decides next; those that wait are idle, with reward 0 and what they observed last.
+    ``obs`` f32[N, S, D], ``reward`` f32[N, S], ``status`` u8[N, S] (``_sim.STATUS_*``). With the clock `flow` of a
+    preset a step ends when some flow decides next; those that wait are idle, with reward 0 and their last observation.
 
     Args:
         specs: N compiled networks.
@@ -233,8 +233,8 @@ class Batch:
         return self._statistics
 
     def present(self) -> NDArray[np.bool_]:
-        """Which agents have a flow that goes on and has been observed, bool[N, S]: those that act on the next step, and on
-        flows' own clocks those that wait for their next decision."""
+        """Which agents have a flow that goes on and has been observed, bool[N, S]: those that act on the next step, and
+        on flows' own clocks those that wait for their next decision."""
         acting: NDArray[np.bool_] = self.status == ACTIVE
         if not self._preset.own_clock:
             return acting

@@ -73,6 +73,12 @@ class BatchedParallelEnv(WorldsView):
         """Which agents act on the next step, bool[N, S]."""
         return self._core.active()
 
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """Which agents have been observed and go on, bool[N, S]: :attr:`active`, and with the clock `flow` of a preset
+        those that wait for their next decision. They keep their observation, with reward 0."""
+        return self._core.batch.present()
+
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, NDArray[np.bool_]]]:
@@ -97,16 +103,17 @@ class BatchedParallelEnv(WorldsView):
         Returns:
             Observations float32[N, S, D] and rewards float32[N, S] at the end of the interval; who terminated and who
             was truncated in it, bool[N, S], for whom these observations are the last; and `infos`:
-            `state` float32[N, 12], the global state at the end of the interval; `active` bool[N, S], who acts next; and
-            `renewed` bool[N], the worlds that were drawn anew; `statistics` f64[N, S, fields], if asked for.
+            `state` float32[N, 12], the global state at the end of the interval; `active` bool[N, S], who acts next;
+            `due` bool[N, S], whose interval ended with this step and who goes on; and `renewed` bool[N], the worlds that
+            were drawn anew; `statistics` f64[N, S, fields], if asked for.
         """
         core, rows = self._core, (self.num_worlds, self.max_agents)
         values, batch = checked_actions("actions", actions, core.preset, rows), core.batch
-        acted = self.active
+        present = self.present
         core.step(values)
-        obs, rewards = batch.obs.copy(), np.where(acted, batch.reward, np.float32(0))
+        obs, rewards = batch.obs.copy(), np.where(present, batch.reward, np.float32(0))
         terminated, truncated = (batch.status & TERMINATED) != 0, (batch.status & TRUNCATED) != 0
-        infos: dict[str, NDArray[Any]] = {"state": self.state(), "renewed": batch.finished()}
+        infos: dict[str, NDArray[Any]] = {"state": self.state(), "due": self.active, "renewed": batch.finished()}
         if self._with_statistics:
             infos["statistics"] = self.statistics()
         if infos["renewed"].any():

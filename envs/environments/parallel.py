@@ -12,7 +12,7 @@ from pettingzoo import ParallelEnv
 
 from orbitcc.common.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, WorldState
+from orbitcc.envs.environments.batch import IDLE, TERMINATED, TRUNCATED, WorldState
 from orbitcc.envs.environments.config import EnvConfig, Settings
 from orbitcc.envs.environments.core import (
     FINAL_INFO,
@@ -41,6 +41,10 @@ class ParallelCongestionEnv(WorldView, ParallelEnv[str, NDArray[np.float32], NDA
     Several flows of one simulated network have an agent each. All agents decide at the same moments, every 30 ms of
     simulated time. Flows with the controller `external` are agents, called `flow_0`, `flow_1`, ... in the scenario's
     order; without such a flow, all flows are agents. The other flows run the controllers that the scenario names.
+
+    With the clock `flow` of a preset each agent decides by the RTT of its own flow, and a step ends when some agent is
+    due. `infos[agent]["due"]` says which are: the others repeat their last observation with reward 0, and their next
+    action has no effect.
 
     Agents can join late and leave early. `possible_agents` lists all agents of the episode, `agents` those that act
     now. An agent that joins appears in the results of the step with its first observation and reward 0. An agent that
@@ -202,20 +206,24 @@ class ParallelCongestionEnv(WorldView, ParallelEnv[str, NDArray[np.float32], NDA
         return math.ceil(self.scenario.duration_s * 1e9 / self.config.preset.interval_ns)
 
     def _present(self) -> list[str]:
-        return [self.possible_agents[index] for index in np.flatnonzero(self._core.active()[0])]
+        return [self.possible_agents[index] for index in np.flatnonzero(self._core.batch.present()[0])]
 
     def _obs(self, agent: str) -> NDArray[np.float32]:
         return self._core.batch.obs[0, self._index[agent]].copy()
 
     def _padded(self, infos: Infos, present: list[str]) -> Infos:
         """Infos of all agents, with the same keys in every step."""
-        absent = _ABSENT | self._core.live_info()
+        absent = _ABSENT | self._core.live_info() | ({"due": False} if self.config.preset.own_clock else {})
         return {a: absent | infos.get(a, {}) | {"present": a in present} for a in self.possible_agents}
 
     def _infos(self, agents: list[str]) -> Infos:
         figures = self._core.batch.step_figures()[:, 0].T.tolist()
         live = self._core.live_info()
-        return {agent: dict(zip(STEP_INFO, figures[self._index[agent]], strict=True)) | live for agent in agents}
+        infos = {agent: dict(zip(STEP_INFO, figures[self._index[agent]], strict=True)) | live for agent in agents}
+        if self.config.preset.own_clock:
+            for agent, info in infos.items():
+                info["due"] = bool(self._core.batch.status[0, self._index[agent]] != IDLE)
+        return infos
 
     def _fill(self, actions: dict[str, NDArray[np.float32]]) -> None:
         self._actions[...] = 0.0

@@ -240,8 +240,8 @@ class Preset:
     interval_rtts: above 0, an interval lasts so many mean RTTs of the one before it (`interval_least_ms` to 10 s), and
     `interval_ms` until there is one.
 
-    clock: "world": agents of one world decide together, by the mean RTT over them. "flow": each decides by its own flow's
-    RTT, as a policy does in `orbitcc run`; where intervals are fixed, both are the same.
+    clock: "world": agents of one world decide together, by the mean RTT over them. "flow": each decides by its own
+    flow's RTT, as a policy does in `orbitcc run`; where intervals are fixed, both are the same.
     """
 
     name: str
@@ -364,6 +364,13 @@ class Preset:
         if self.choices is not None:
             return spaces.Discrete(self.choices)
         return spaces.Box(-1.0, 1.0, (self.action_dim,), np.float32)
+
+
+def require_one_clock(used: Preset, library: str) -> None:
+    """Raise OrbitccError if flows decide on their own clocks, where a library takes each step for a decision of all."""
+    if used.own_clock:
+        allowed = f'"world" for {library}; "flow" is for ppo, astraea-td3 and whole worlds of RLlib'
+        raise OrbitccError("preset.clock", used.clock, allowed)
 
 
 def of_choices(choices: NDArray[Any], count: int) -> NDArray[Any]:

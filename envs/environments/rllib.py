@@ -19,6 +19,7 @@ from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.parallel import parallel_env
+from orbitcc.envs.environments.presets import require_one_clock
 from orbitcc.envs.environments.registration import FLOWS, WORLDS, register_with_ray
 
 __all__ = ["FLOWS", "WORLDS", "RLlibCongestionEnv", "StatefulFlowVectorEnv", "flows", "register_envs"]
@@ -46,7 +47,9 @@ class RLlibCongestionEnv(MultiAgentEnv):
     RLlib seeds its env runners s + 1, s + 2, ... and the worlds of each of them from there on upwards, so that they
     would share seeds; in an env runner beside the learner's process a world's seed is mixed with the runner's number.
 
-    A reward goes to an agent that acted; who has just joined gets an observation only.
+    A reward goes to an agent that acted; who has just joined gets an observation only. With the clock `flow` of a
+    preset agents are observed, and act, only when they are due; a step leads to the next moment at which one is. An
+    episode that is cut goes on until everybody's interval is over.
 
     RLlib declares an episode *terminated* as soon as every agent it has met is flagged as done one by one, even if all
     were truncated, and then learns a final value of zero. So when the last agents present leave, the whole is truncated
@@ -67,6 +70,7 @@ class RLlibCongestionEnv(MultiAgentEnv):
         self._steps_left = -1
         self._hopeless = 0
         self.world = parallel_env(**arguments)
+        self._due: set[str] = set()
         self.possible_agents = list(self.world.possible_agents)
         self.agents: list[str] = []
         self.observation_spaces = self.world.observation_spaces
@@ -85,7 +89,7 @@ class RLlibCongestionEnv(MultiAgentEnv):
             seed = int(np.random.SeedSequence([seed, self._runner]).generate_state(1)[0])
         observations, infos = self.world.reset(seed=seed, options=options)
         self.agents = list(self.world.agents)
-        self._steps_left, self._hopeless = -1, 0
+        self._steps_left, self._hopeless, self._due = -1, 0, set(observations)
         if self._stagger:
             self._stagger = False
             assert self.world.np_random is not None
@@ -96,20 +100,35 @@ class RLlibCongestionEnv(MultiAgentEnv):
         self, action_dict: dict[str, NDArray[np.float32]]
     ) -> tuple[Obs, dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
         acted = self.world.agents
-        observations, rewards, terminateds, truncateds, infos = self.world.step(action_dict)
+        told = self._play(action_dict)
         self._steps_left -= 1
-        self._hopeless = self._hopeless + 1 if max(rewards[agent] for agent in acted) < self._give_up_below else 0
+        paid = [told[agent][1] for agent in acted if agent in told]
+        if paid:
+            self._hopeless = self._hopeless + 1 if max(paid) < self._give_up_below else 0
         cut = self._steps_left == 0 or self._hopeless >= self._give_up_steps
+        # on clocks of their own some agents wait: somebody must act next, and who is cut off needs a last observation
+        while self.world.agents and not (all if cut else any)(agent in told for agent in self.world.agents):
+            self._due.clear()
+            told = self._play({}) | told
+        self._due = set(told)
         known_stay = not cut and any(agent in self.world.agents for agent in acted)
         # who left now still answers in this step
         self.agents = list(dict.fromkeys([*acted, *self.world.agents])) if known_stay else list(acted)
+        shown = [agent for agent in self.agents if agent in told]
         return (
-            self._shown({agent: observations[agent] for agent in self.agents}),
-            {agent: self._scale * rewards[agent] for agent in acted},
-            {**{agent: terminateds[agent] for agent in self.agents}, "__all__": False},
-            {**{agent: truncateds[agent] and known_stay for agent in self.agents}, "__all__": not known_stay},
-            {agent: infos[agent] for agent in self.agents},
+            self._shown({agent: told[agent][0] for agent in shown}),
+            {agent: self._scale * told[agent][1] for agent in acted if agent in told},
+            {**{agent: told[agent][2] for agent in shown}, "__all__": False},
+            {**{agent: told[agent][3] and known_stay for agent in shown}, "__all__": not known_stay},
+            {agent: told[agent][4] for agent in shown},
         )
+
+    def _play(self, actions: dict[str, NDArray[np.float32]]) -> dict[str, Any]:
+        """A step of the world: observation, reward, ends and info of each agent whose interval is over."""
+        nothing = np.zeros(self.world.action_space(self.possible_agents[0]).shape or (), np.float32)
+        results = self.world.step({a: nothing for a in self.world.agents if a not in self._due} | actions)
+        infos = results[-1]
+        return {agent: [part[agent] for part in results] for agent in infos if infos[agent].get("due", True)}
 
     def _shown(self, observations: Obs) -> Obs:
         if not self._stateful:
@@ -133,9 +152,10 @@ class StatefulFlowVectorEnv(FlowVectorEnv):
         """Arguments are those of :class:`FlowVectorEnv`.
 
         Raises:
-            OrbitccError: another `autoreset_mode` than the next step.
+            OrbitccError: another `autoreset_mode` than the next step, or flows have clocks of their own.
         """
         super().__init__(num_envs, scenario, **arguments)
+        require_one_clock(self.preset, "RLlib's single agents")
         if self.autoreset_mode is not AutoresetMode.NEXT_STEP:
             raise OrbitccError("autoreset_mode", AutoresetMode.SAME_STEP.value, AutoresetMode.NEXT_STEP.value)
         self.single_observation_space = _and_more(self.single_observation_space, self.CRITIC_INPUTS)
@@ -164,13 +184,15 @@ def flows(config: dict[str, Any]) -> FlowVectorEnv:
             global state, as those of :class:`StatefulFlowVectorEnv` (default false).
 
     Raises:
-        OrbitccError: RLlib asks for a single environment.
+        OrbitccError: RLlib asks for a single environment, or flows have clocks of their own.
     """
     arguments = dict(config)
     kind = StatefulFlowVectorEnv if arguments.pop("global_state", False) else FlowVectorEnv
     if "num_envs" not in arguments:
         raise OrbitccError("gym_env_vectorize_mode", "one environment at a time", "'vector_entry_point'")
-    return kind(**arguments)
+    made = kind(**arguments)
+    require_one_clock(made.preset, "RLlib's single agents")
+    return made
 
 
 def register_envs() -> None:

@@ -12,6 +12,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.core import checked_options
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
+from orbitcc.envs.environments.presets import require_one_clock
 from orbitcc.envs.environments.vector import VectorCongestionEnv
 
 
@@ -24,12 +25,14 @@ class SB3VecEnv(VecEnv):
         native: with same-step autoreset, which is SB3's own; its worlds belong to this adapter from now on.
 
     Raises:
-        OrbitccError: `native` has next-step autoreset.
+        OrbitccError: `native` has next-step autoreset, or flows with clocks of their own.
     """
 
     def __init__(self, native: VectorCongestionEnv | FlowVectorEnv) -> None:
         if native.autoreset_mode is not AutoresetMode.SAME_STEP:
             raise OrbitccError("autoreset_mode", native.autoreset_mode.value, AutoresetMode.SAME_STEP.value)
+        if isinstance(native, FlowVectorEnv):
+            require_one_clock(native.preset, "Stable-Baselines3")
         self.native = native
         self._actions: NDArray[np.float32] | None = None
         super().__init__(native.num_envs, native.single_observation_space, native.single_action_space)

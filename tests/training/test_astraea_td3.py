@@ -45,11 +45,11 @@ def filled(rewards, ended=(), finished=()) -> Replay:
             next_obs=np.full((1, 1, 1), 100 + t if last else t + 1),
             own=np.zeros((1, 1, OWN)),
             next_own=np.zeros((1, 1, OWN)),
-            state=np.full((1, 12), 10 * t),
-            next_state=np.full((1, 12), 10 * t + 5),
+            state=np.full((1, 1, 12), 10 * t),
+            next_state=np.full((1, 1, 12), 10 * t + 5),
             action=np.full((1, 1), 0.1 * t),
             reward=np.full((1, 1), reward),
-            acted=np.ones((1, 1), np.bool_),
+            completed=np.ones((1, 1), np.bool_),
             ended=np.full((1, 1), last),
             finished=np.full((1, 1), t in finished),
         )
@@ -106,12 +106,12 @@ def test_a_flow_alone_is_drawn_as_often_as_a_crowd_or_as_one_of_it(by_world: boo
             next_obs=np.zeros((3, 4, 1)),
             own=np.zeros((3, 4, OWN)),
             next_own=np.zeros((3, 4, OWN)),
-            state=np.zeros((3, 12)),
-            next_state=np.zeros((3, 12)),
+            state=np.zeros((3, 4, 12)),
+            next_state=np.zeros((3, 4, 12)),
             action=cells,
             reward=cells,
-            acted=acted,
-            ended=cells,
+            completed=acted,
+            ended=cells > 0,
             finished=cells,
         )
     seen = replay.sample(40_000, 1, GAMMA, np.random.default_rng(1), by_world)["now"][:, 0]
@@ -258,7 +258,10 @@ def test_what_networks_see_is_measured_for_the_share_of_the_run_that_is_asked_fo
     assert any(learned and count == decisions < 750 for decisions, count, learned in counts), "while it learns"
 
 
-def test_a_resumed_learner_goes_on_bit_for_bit(learner, tmp_path) -> None:
+@pytest.mark.parametrize("clock", ["world", "flow"])
+def test_a_resumed_learner_goes_on_bit_for_bit(learner, tmp_path, clock: str) -> None:
+    if clock == "flow":
+        learner = AstraeaTd3Learner(recipes.load("astraea", [*SMALL, *OWN_CLOCKS]), seed=3)
     while learner.critic_steps < 4:
         learner.iterate()
     folder = tmp_path / "state"
@@ -272,6 +275,67 @@ def test_a_resumed_learner_goes_on_bit_for_bit(learner, tmp_path) -> None:
     for name, tensor in learner.tensors().items():
         assert np.array_equal(tensor, other.tensors()[name]), name
     other.stop()
+
+
+OWN_CLOCKS = ("preset.interval_rtts=0.25", "preset.interval_least_ms=5", "preset.clock=flow")
+
+
+def test_on_flows_own_clocks_a_decision_is_replayed_with_what_happened_until_the_next(monkeypatch) -> None:
+    made = AstraeaTd3Learner(recipes.load("astraea", [*SMALL, *OWN_CLOCKS, "learner.replay=100_000"]), seed=3)
+    env, step, expected, waits = made.env, made.env.step, [], {}
+
+    def watched(actions):
+        before, state = env.obs.copy(), env.state()
+        for cell in zip(*np.nonzero(env.active), strict=True):
+            assert cell not in waits
+            waits[cell] = (before[cell], actions[cell][0], state[cell[0]])
+        obs, rewards, terminated, truncated, infos = step(actions)
+        for cell in zip(*np.nonzero(infos["due"] | terminated | truncated), strict=True):
+            if cell in waits:
+                seen, action, state = waits.pop(cell)
+                reward = made.settings.reward_scale * rewards[cell]
+                ends = bool(terminated[cell] | truncated[cell])
+                after = (obs[cell], infos["state"][cell[0]], reward, ends)
+                expected.append((seen, action, state, *after))
+        return obs, rewards, terminated, truncated, infos
+
+    monkeypatch.setattr(env, "step", watched)
+    idle = 0
+    for _ in range(600):
+        idle += int((env.present & ~env.active).sum())
+        made._step()
+    assert idle > 1000, "some wait while others act"
+    replay, count = made.replay, len(expected)
+    assert made.decisions == replay.total == replay.transitions == count > 1000
+    parts = (replay.obs, replay.action, replay.state, replay.next_obs, replay.next_state, replay.reward, replay.ended)
+    for part, wanted in zip(parts, zip(*expected, strict=True), strict=True):
+        assert np.allclose(part[:count], np.array(wanted), atol=1e-7)
+    followed = np.flatnonzero(replay.follows[:count] >= 0)
+    assert followed.size > 0.9 * count
+    assert np.array_equal(replay.obs[replay.follows[followed]], replay.next_obs[followed])
+    assert not replay.ended[followed].any()
+    made.stop()
+
+
+def test_a_replay_that_is_full_forgets_its_oldest_steps() -> None:
+    replay = Replay(rows=16, worlds=1, agents=2, width=1, capacity=5)
+    for t in range(12):  # the first flow completes every third decision only
+        cells = {"own": np.zeros((1, 2, OWN)), "next_own": np.zeros((1, 2, OWN)), "state": np.zeros((1, 2, 12))}
+        cells |= {"next_state": np.zeros((1, 2, 12)), "action": np.zeros((1, 2)), "finished": np.zeros((1, 2))}
+        seen = np.array([[[100.0 + t], [t]]])
+        completed, ended = np.array([[t % 3 == 0, True]]), np.zeros((1, 2), np.bool_)
+        replay.add(
+            completed=completed, ended=ended, obs=seen, next_obs=seen + 1, reward=np.array([[10.0, 1.0]]), **cells
+        )
+    # steps 8 to 11 hold 1 + 2 + 1 + 1 decisions
+    assert replay.transitions == 5
+    assert transitions(replay, 2) == {
+        8: pytest.approx((1.9, 0.81, 10.0, 0.0)),
+        9: pytest.approx((1.9, 0.81, 11.0, 0.0)),
+        10: pytest.approx((1.9, 0.81, 12.0, 0.0)),
+        11: pytest.approx((1.0, 0.9, 12.0, 0.0)),
+        109: pytest.approx((10.0, 0.9, 110.0, 0.0)),
+    }
 
 
 def test_an_actor_starts_out_doing_little() -> None:

@@ -111,8 +111,8 @@ def test_advantages_follow_each_flow_s_own_decisions() -> None:
     """Gamma 0.5, lambda 0.5. Flow A decides at 0, 1, 3 and 4 and waits then; flow B at 1 and 4, and ends after both.
 
     By hand, values 1 to 6 and 7 behind them: A's surprises are 1 + 0.5 x 2 - 1 = 1 and 0 + 0.5 x 4 - 2 = 0; its third
-    decision is followed by the one that waits, 2 + 0.5 x 5 - 4 = 0.5, which is no estimate. B was cut off at a value of 8,
-    1 + 0.5 x 8 - 3 = 2, then it is done, 1 - 6 = -5.
+    decision is followed by the one that waits, 2 + 0.5 x 5 - 4 = 0.5, which is no estimate. B was cut off at a value of
+    8, 1 + 0.5 x 8 - 3 = 2, then it is done, 1 - 6 = -5.
     """
     rewards, values = column(1, 0, 1, 2, 0, 1), column(1, 2, 3, 4, 5, 6, 7)
     ended, final = column(0, 0, 1, 0, 0, 1).astype(bool), column(0, 0, 8, 0, 0, 0)
