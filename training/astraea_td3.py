@@ -82,8 +82,7 @@ class TwinCritic(nn.Module):
 
 
 class Replay:
-    """The decisions that were completed in the last steps of N worlds with S agents, from which returns of n of them are
-    computed.
+    """Decisions that were completed in the last steps of N worlds with S agents, for returns of n decisions.
 
     A decision has its observation, action, reward, and the observation at its end. For a flow that left or was cut off
     the latter is its last observation, from which the return is bootstrapped; a finished flow has none.

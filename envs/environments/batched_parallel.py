@@ -104,7 +104,7 @@ class BatchedParallelEnv(WorldsView):
             Observations float32[N, S, D] and rewards float32[N, S] at the end of the interval; who terminated and who
             was truncated in it, bool[N, S], for whom these observations are the last; and `infos`:
             `state` float32[N, 12], the global state at the end of the interval; `active` bool[N, S], who acts next;
-            `due` bool[N, S], whose interval ended with this step and who goes on; and `renewed` bool[N], the worlds that
+            `due` bool[N, S], whose interval ended with this step and who goes on; `renewed` bool[N], which worlds
             were drawn anew; `statistics` f64[N, S, fields], if asked for.
         """
         core, rows = self._core, (self.num_worlds, self.max_agents)

@@ -37,7 +37,8 @@ class FlowVectorEnv(WorldsView, VectorEnv[NDArray[np.float32], NDArray[np.float3
     anew. Episodes begin when all flows of a world have been observed for part of an interval.
 
     With the clock `flow` of a preset each flow decides by its own RTT: a step ends in each world when one of its flows
-    is due. Those that are not (:meth:`active`) keep their last observation, with reward 0, and their action has no effect.
+    is due. Those that are not (:meth:`active`) keep their last observation, with reward 0, and actions have no effect
+    on them.
 
     Observation, action and reward are those of :class:`orbitcc.CongestionEnv`. In a sub-environment's reset step of
     next-step autoreset the new connection has run for one interval. With same-step autoreset it has only just begun:
