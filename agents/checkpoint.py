@@ -88,6 +88,7 @@ class Checkpoint:
                 "interval_ms": self.card.interval_ms,
                 "interval_rtts": self.card.interval_rtts,
                 "interval_least_ms": self.card.interval_least_ms,
+                "clock": self.card.clock,
             }
         )
 
@@ -210,7 +211,8 @@ def seal(folder: Path) -> Path:
 def _sealed(card: ModelCard, weights: bytes) -> bytes:
     """The text of a card with the digest of these weights and its own."""
     digests = {"weights_sha256": hashlib.sha256(weights).hexdigest(), "digest": _NO_DIGEST.decode()}
-    text = card.model_copy(update=digests).model_dump_json(indent=2).encode() + b"\n"
+    by_default = {"clock"} if card.clock == "world" else None
+    text = card.model_copy(update=digests).model_dump_json(indent=2, exclude=by_default).encode() + b"\n"
     return text[: -len(_END) - 64] + _digest(text).encode() + _END
 
 
@@ -309,6 +311,7 @@ def decisions_of(used: Preset) -> dict[str, Any]:
         "interval_ms": used.interval_ms,
         "interval_rtts": used.interval_rtts,
         "interval_least_ms": used.interval_least_ms,
+        "clock": used.clock,
     }
 
 

@@ -115,6 +115,8 @@ class ModelCard(_Model):
     interval_ms: Annotated[float, Field(ge=0.1, le=10_000)]
     interval_rtts: Annotated[float, Field(ge=0, le=100)] = 0.0
     interval_least_ms: Annotated[float, Field(ge=0.1, le=10_000)] = 1.0
+    clock: Literal["world", "flow"] = "world"
+    """Of the training; played, a policy decides by its own flow's RTT in any case. A card leaves out `world`."""
     layers: Annotated[tuple[Layer, ...], Field(min_length=1)]
     gate: Gate | None = None
     normaliser: bool = False

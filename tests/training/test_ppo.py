@@ -565,6 +565,16 @@ def test_flows_on_clocks_of_their_own_learn_from_complete_decisions() -> None:
     assert kept, "some are left for the next iteration"
 
 
+def test_a_checkpoint_tells_the_clock_of_its_training_unless_it_is_the_usual_one(tmp_path: Path) -> None:
+    for number, (settings, clock) in enumerate(((OWN_CLOCKS, "flow"), ((), "world"))):
+        made = recipe.load("ppo-leo", [*SMALL, *settings])
+        run = loop.new_run(made, number, tmp_path, "a test")
+        loop.train(made, number, run, resume=False, command="a test")
+        loaded = checkpoint.load(run.last)
+        assert (loaded.card.clock, loaded.preset.clock) == (clock, clock)
+        assert ('"clock"' in (run.last / "card.json").read_text()) == (clock == "flow")
+
+
 def test_a_training_on_flows_own_clocks_resumes_bit_for_bit(tmp_path: Path) -> None:
     settings = (*OWN_CLOCKS, "learner.normalise_observations=true")
     ahead, resumed = learner(*settings, seed=2), learner(*settings, seed=3)

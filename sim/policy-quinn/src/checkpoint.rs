@@ -29,6 +29,7 @@ struct Card {
     interval_rtts: f64,
     #[serde(default = "shortest_ms")]
     interval_least_ms: f64,
+    clock: Option<String>,
     layers: Vec<Dense>,
     gate: Option<CardGate>,
     normaliser: bool,
