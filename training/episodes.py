@@ -23,6 +23,8 @@ class EpisodeTotals:
         """One step: who decided, its rewards, and whose episode ended then."""
         self._returns += np.where(acted, rewards, 0.0)
         self._lengths += acted
+        if not ended.any():
+            return
         over = ended & (self._lengths > 0)
         self._ended += zip(self._returns[over].tolist(), self._lengths[over].tolist(), strict=True)
         self._returns[over], self._lengths[over] = 0.0, 0

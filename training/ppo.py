@@ -203,6 +203,7 @@ class PpoLearner:
         kept = roll.begin()
         self._rng.standard_normal(out=roll.noise, dtype=np.float32)
         np.multiply(roll.noise[kept:], self.log_std.exp().numpy(), out=roll.sampled[kept:])
+        actions: F32 = np.zeros((len(roll.open), roll.sampled.shape[1]), np.float32)
         while True:
             active = env.active()
             who: Any = np.flatnonzero(active) if self._own_clock else slice(None)
@@ -215,7 +216,6 @@ class PpoLearner:
                 roll.obs[rows] = self._obs[who]
             sampled = roll.sampled[rows]
             sampled += self.actor.forward(roll.rows[rows, : roll.sees]).numpy()
-            actions: F32 = np.zeros((len(active), sampled.shape[1]), np.float32)
             actions[who] = np.tanh(sampled) if self.squash == "tanh" else sampled.clip(-1.0, 1.0)
             roll.act(who, rows)
             rewards, terminated, truncated = env.advance(actions)
@@ -226,12 +226,13 @@ class PpoLearner:
             acted = known.copy()
             acted[known] = roll.heeded[at]
             self._episodes.add(rewards, acted, ended)
-            cut = np.flatnonzero(known & truncated & ~terminated)
-            if cut.size:
-                final = np.empty((cut.size, roll.inputs.shape[1]), np.float32)
-                self._look(env.observations(), cut, final)
-                roll.finals.append((roll.open[cut], final))
-            roll.open[ended] = -1
+            if ended.any():
+                cut = np.flatnonzero(known & truncated & ~terminated)
+                if cut.size:
+                    final = np.empty((cut.size, roll.inputs.shape[1]), np.float32)
+                    self._look(env.observations(), cut, final)
+                    roll.finals.append((roll.open[cut], final))
+                roll.open[ended] = -1
             self._obs = env.renew()
 
     def _look(self, obs: F32, who: Any, into: F32) -> None:
