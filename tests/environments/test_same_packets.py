@@ -1,12 +1,15 @@
 """One network, every way of stepping it: the packets are the same to the last one."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from orbitcc import _sim
 from orbitcc.agents import checkpoint
-from orbitcc.envs.description.scenario import Flow
+from orbitcc.agents.actions import with_parameters
+from orbitcc.envs.description.scenario import Flow, Scenario
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.parallel import parallel_env
@@ -32,11 +35,11 @@ def totals(flows) -> list[list[float]]:
     return [[flow[key] for key in KEYS] for flow in flows]
 
 
-def native(agents: int) -> list[list[float]]:
-    network = json.loads(scenario(agents).with_seed(SEED).compile())
+def native(agents: int, made: Scenario | None = None, policy: _sim.Policy = LOADED.policy) -> list[list[float]]:
+    network = json.loads((made or scenario(agents)).with_seed(SEED).compile())
     for flow in network["flows"][:agents]:
         flow["controller"] = {"name": "policy", "params": {"policy": "p"}}
-    simulation = _sim.Simulation(json.dumps(network), policies={"p": LOADED.policy})
+    simulation = _sim.Simulation(json.dumps(network), policies={"p": policy})
     simulation.run()
     return totals(simulation.flow_totals())
 
@@ -88,3 +91,23 @@ def test_several_agents_natively_in_parallel_in_a_batch_and_in_flows() -> None:
     while not over.any():
         rows, _, _, over, _ = max_agents.step(act(rows))
     assert totals(max_agents.totals(0)[0]) == expected
+
+
+def test_flows_with_other_rtts_and_starts_on_their_own_clocks_and_natively(tmp_path: Path) -> None:
+    loaded = checkpoint.load(with_parameters("perigee", tmp_path / "rtts", {}, interval_rtts=0.5))
+    flows = [
+        Flow(controller="external", start_s=start_s, stop_s=stop_s, uplink_delay_ms=more_ms)
+        for start_s, stop_s, more_ms in ((0.0, None, 0.0), (0.7, None, 70.0), (1.3, 6.1, 250.0))
+    ]
+    made = scenario(3).with_flows([*flows, Flow(controller="cubic", start_s=1)])
+    expected = native(3, made, loaded.policy)
+    results = {}
+    for clock in ("flow", "world"):
+        env = parallel_env(made, preset=replace(loaded.preset, clock=clock))
+        seen, _ = env.reset(seed=SEED)
+        while env.agents:
+            actions = loaded.policy.act(np.stack([seen[agent] for agent in env.agents]))
+            seen, *_ = env.step(dict(zip(env.agents, actions, strict=True)))
+        results[clock] = totals(env.totals()[0])
+    assert results["flow"] == expected
+    assert results["world"] != expected, "one clock for all is not what is played"
