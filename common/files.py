@@ -269,21 +269,24 @@ def json_items(data: bytes, at: int) -> Iterator[Any]:
 
 
 def load_arrays(
-    path: str | os.PathLike[str], known: Container[str] | None, wanted: str = "an .npz file"
+    path: str | os.PathLike[str],
+    known: Container[str] | None,
+    wanted: str = "an .npz file",
+    most_members: int = _MOST_MEMBERS,
 ) -> dict[str, NDArray[Any]]:
     """The arrays of an .npz file with a known name (None: all), without objects; others are not unpacked.
 
-    The sizes that the file states are checked before anything is unpacked.
+    The sizes that the file states are checked before anything is unpacked. most_members: arrays that it may have.
 
     Raises:
         OrbitccError: the file cannot be read, is damaged or has too large arrays; the message names what is `wanted`.
     """
     try:
         with open_regular(path, MOST_TABLE) as file:
-            check_zip(file)
+            check_zip(file, _MOST_INDEX * most_members // _MOST_MEMBERS)
             with zipfile.ZipFile(file) as packed:
-                if len(packed.infolist()) > _MOST_MEMBERS:
-                    raise ValueError(f"it has more than {_MOST_MEMBERS:,} arrays")
+                if len(packed.infolist()) > most_members:
+                    raise ValueError(f"it has more than {most_members:,} arrays")
                 named = ((member.filename.removesuffix(".npy"), member) for member in packed.infolist())
                 members = {name: member for name, member in named if known is None or name in known}
                 total = sum(member.file_size for member in members.values())

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 PIECE_S, LEAST_S = 300.0, 15.0
 """Longer paths are cut into pieces of 300 s; a rest of less than a slot is left out."""
+_MOST_ARRAYS = 4 * trace_set.MOST_PATHS + 1
 
 
 @dataclass(frozen=True)
@@ -137,15 +138,19 @@ def merge(jobs: list[Job], out: Path, licence: str | None) -> tuple[trace_set.Tr
     return trace_set.opened(out), unreadable
 
 
+def _arrays(job: Job, known: tuple[str, ...] | None) -> dict[str, NDArray[Any]]:
+    return load_arrays(job.part, known, most_members=_MOST_ARRAYS)
+
+
 def _said(job: Job) -> dict[str, Any]:
-    found = parse_json(load_arrays(job.part, ("said",))["said"].tobytes())
+    found = parse_json(_arrays(job, ("said",))["said"].tobytes())
     assert isinstance(found, dict)
     return found
 
 
 def _paths(jobs: list[Job], parts: Iterator[str]) -> Iterator[tuple[dict[str, Any], dict[str, NDArray[Any]]]]:
     for job in jobs:
-        arrays = load_arrays(job.part, None)
+        arrays = _arrays(job, None)
         for k, entry in enumerate(_said(job)["paths"]):
             names = [name for name in (*trace_set.ARRAYS, "slots") if f"{k}/{name}" in arrays]
             yield {**entry, "part": next(parts)}, {name: arrays[f"{k}/{name}"] for name in names}
