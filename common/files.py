@@ -147,6 +147,8 @@ def read_text(path: str | os.PathLike[str], most_bytes: int = MOST_TEXT) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+_MOST_PACKED = 50_000
+"""Parts of a gzip file: bgzip makes one for each 64 kB."""
 _PACKED = {b"\x28\xb5\x2f\xfd": "zstd -d", b"\xfd7zXZ\0": "unxz", b"BZh": "bunzip2", b"PK\3\4": "unzip",
            b"\x04\x22\x4d\x18": "lz4 -d"}  # fmt: skip
 
@@ -159,21 +161,26 @@ def read_unpacked(path: str | os.PathLike[str], most_bytes: int) -> bytes:
     data, name = read_bytes(path, most_bytes), os.fspath(path)
     for magic, command in _PACKED.items():
         if data.startswith(magic):
-            raise FileContentError("file", name, f"not packed, or by gzip; `{command} {name}` unpacks it")
-    parts, size = [], 0
-    while data.startswith(b"\x1f\x8b"):
-        unpacker = zlib.decompressobj(wbits=31)
-        try:
-            parts.append(unpacker.decompress(data, most_bytes + 1 - size))
-        except zlib.error as error:
-            raise FileContentError("file", name, f"a sound gzip file ({error})") from None
-        size += len(parts[-1])
-        if size > most_bytes:
-            raise FileContentError("file", name, f"at most {most_bytes / MB:,g} MB when it is unpacked")
-        if not unpacker.eof:
-            raise FileContentError("file", name, "a whole gzip file; it is cut off")
-        data = unpacker.unused_data
-    return b"".join(parts) if parts else data
+            raise FileContentError("file", name, f"a file that is not packed, or by gzip; `{command} {name}` unpacks it")
+    parts: list[bytes] = []
+    size = at = count = 0
+    while data[at : at + 2] == b"\x1f\x8b":
+        if (count := count + 1) > _MOST_PACKED:
+            raise FileContentError("file", name, f"a gzip file of at most {_MOST_PACKED:,} parts")
+        unpacker, more = zlib.decompressobj(wbits=31), 2**10
+        while not unpacker.eof:
+            given = data[at : at + more]  # little at first: what is left of it is copied
+            if not given:
+                raise FileContentError("file", name, "a whole gzip file; it is cut off")
+            try:
+                parts.append(unpacker.decompress(given, most_bytes + 1 - size))
+            except zlib.error as error:
+                raise FileContentError("file", name, f"a sound gzip file ({error})") from None
+            size += len(parts[-1])
+            if size > most_bytes:
+                raise FileContentError("file", name, f"at most {most_bytes / MB:,g} MB when it is unpacked")
+            at, more = at + len(given) - len(unpacker.unused_data), min(2 * more, MB)
+    return b"".join(parts) if count else data
 
 
 def csv_cells(line: str, where: str) -> list[str]:

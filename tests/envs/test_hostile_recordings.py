@@ -1,0 +1,37 @@
+"""Recordings of a path that are made to slow down the reader, or to be read wrongly."""
+
+import gzip
+import json
+import struct
+import time
+
+import numpy as np
+import pytest
+
+from orbitcc.common import files as common_files
+from orbitcc.common.errors import FileContentError
+from orbitcc.envs.fitting import pcap
+from orbitcc.envs.fitting.files import read
+from tests.envs.fitting_logs import iperf3_tcp, iperf3_udp, ping_line
+
+HEADER = "PING 192.0.2.1 (192.0.2.1) 56(84) bytes of data.\n"
+
+
+def write(folder, content):
+    path = folder / "recording"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def test_many_gzip_files_after_one_another_take_linear_time(tmp_path):
+    """9,000 parts and 8 MB that do not compress: to copy the rest for each part took seconds."""
+    noise = np.random.default_rng(77031).bytes(8_000_000)
+    path = write(tmp_path, gzip.compress(b"", 1) * 9_000 + gzip.compress(noise, 1))
+    begin = time.process_time()
+    assert common_files.read_unpacked(path, 600_000_000) == noise
+    assert time.process_time() - begin < 2
+
+
+def test_a_gzip_file_of_too_many_parts_is_refused(tmp_path):
+    with pytest.raises(FileContentError, match="at most 50,000 parts"):
+        common_files.read_unpacked(write(tmp_path, gzip.compress(b"", 1) * 50_001), 600_000_000)
