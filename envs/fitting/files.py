@@ -29,6 +29,8 @@ MOST_FIGURE = 1e15
 """Times, bytes and numbers of packets in a recording."""
 MOST_LOG = 64 * MB
 """A log as text; an hour of LENS with a ping every 10 ms has 33 MB."""
+_LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+"""At all of these, `splitlines` begins another line."""
 KINDS = (
     "output of ping or fping, JSON of iperf3 or irtt, CSV of LENS or WetLinks, a capture (pcap, pcapng), "
     "a file of LeoReplayer or Mahimahi (one whole number in each line)"
@@ -53,11 +55,14 @@ def read(path: str | os.PathLike[str]) -> AnyRecording:
 
 def _text(data: bytes, name: str) -> AnyRecording:
     """The recording in a text file, in UTF-8 or as PowerShell writes it; ping may have letters of any code page."""
-    if len(data) > MOST_LOG or data.count(b"\n") > MOST_LINES:
-        wanted = f"a capture, JSON of irtt, or a log of at most {MOST_LOG / MB:g} MB and {MOST_LINES:,} lines"
-        raise FileContentError("file", name, f"{wanted}; `split -C {MOST_LOG // MB}m {name}` cuts it")
+    wanted = f"a capture, JSON of irtt, or a log of at most {MOST_LOG / MB:g} MB and {MOST_LINES:,} lines"
+    too_large = FileContentError("file", name, f"{wanted}; `split -C {MOST_LOG // MB}m {name}` cuts it")
+    if len(data) > MOST_LOG:
+        raise too_large
     wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
     text = data.decode("utf-16" if wide else "utf-8-sig", "replace")
+    if sum(map(text.count, _LINE_ENDS)) - text.count("\r\n") > MOST_LINES:
+        raise too_large
     if not text.strip():
         raise FileContentError("file", name, f"{KINDS}; it is empty")
     if text.lstrip().startswith("{"):

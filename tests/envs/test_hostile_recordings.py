@@ -35,3 +35,16 @@ def test_many_gzip_files_after_one_another_take_linear_time(tmp_path):
 def test_a_gzip_file_of_too_many_parts_is_refused(tmp_path):
     with pytest.raises(FileContentError, match="at most 50,000 parts"):
         common_files.read_unpacked(write(tmp_path, gzip.compress(b"", 1) * 50_001), 600_000_000)
+
+
+@pytest.mark.parametrize("end", ["\r", "\f", "\x0b", "\x1c", "\x85", "\u2028"])
+def test_every_kind_of_line_end_counts(tmp_path, monkeypatch, end):
+    monkeypatch.setattr("orbitcc.envs.fitting.files.MOST_LINES", 1_000)
+    with pytest.raises(FileContentError, match="1,000 lines"):
+        read(write(tmp_path, HEADER + end * 1_001))
+
+
+def test_a_line_end_of_windows_is_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("orbitcc.envs.fitting.files.MOST_LINES", 40)
+    text = HEADER + "\n".join(ping_line(k + 1, 20) for k in range(30)) + "\n"
+    assert read(write(tmp_path, text.replace("\n", "\r\n"))).rtt_ms.size == 30
