@@ -32,6 +32,8 @@ _EXTENSIONS = (0, 43, 60)
 ETHERNET_BYTES = 14
 FEWEST, FEWEST_S = 500, 5.0
 """Packets and seconds that a capture needs."""
+MOST_PACKETS = 5_000_000
+"""Packets of a capture, or blocks of pcapng; 600 MB of packets with 100 bytes each have as many."""
 MAIN_SHARE = 0.95
 """The flow must carry as much of the data."""
 SPURIOUS = 0.8
@@ -116,16 +118,25 @@ def _records(data: bytes, file: str) -> _Records:
         if at + 16 + kept > len(data):
             break
         found.append((seconds + ticks * tick_s, at + 16, kept, length, link, 0))
+        if len(found) > MOST_PACKETS:
+            raise _too_many(file)
         at += 16 + kept
     return _Records.of(found)
+
+
+def _too_many(file: str) -> FileContentError:
+    command = f"editcap -c {MOST_PACKETS} {file} out.pcap"
+    return FileContentError("file", file, f"a capture of at most {MOST_PACKETS:,} packets or blocks; `{command}` cuts it")
 
 
 def _blocks(data: bytes, file: str) -> _Records:
     """Those of pcapng (draft-ietf-opsawg-pcapng): enhanced packets of all interfaces; a cut block is the end."""
     found: list[tuple[Any, ...]] = []
     interfaces: list[tuple[int, float, int]] = []  # of this section: link type, tick, offset in s
-    at, order, seen = 0, "<", 0
+    at, order, seen, count = 0, "<", 0, 0
     while at + 12 <= len(data):
+        if (count := count + 1) > MOST_PACKETS:
+            raise _too_many(file)
         if data[at : at + 4] == _PCAPNG:
             order = "<" if data[at + 8 : at + 12] == b"\x4d\x3c\x2b\x1a" else ">"
             seen, interfaces = seen + len(interfaces), []

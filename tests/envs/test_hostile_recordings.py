@@ -48,3 +48,13 @@ def test_a_line_end_of_windows_is_one(tmp_path, monkeypatch):
     monkeypatch.setattr("orbitcc.envs.fitting.files.MOST_LINES", 40)
     text = HEADER + "\n".join(ping_line(k + 1, 20) for k in range(30)) + "\n"
     assert read(write(tmp_path, text.replace("\n", "\r\n"))).rtt_ms.size == 30
+
+
+def test_captures_of_too_many_packets_and_blocks_are_refused(tmp_path, monkeypatch):
+    """600 MB of empty packets took 12 GB of memory, and packed they are a small file."""
+    monkeypatch.setattr(pcap, "MOST_PACKETS", 1_000)
+    classic = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262_144, 1) + bytes(16) * 1_001
+    section = struct.pack("<III", 0x0A0D0D0A, 28, 0x1A2B3C4D) + bytes(12) + struct.pack("<I", 28)
+    for content in (classic, section * 1_001):
+        with pytest.raises(FileContentError, match="1,000 packets"):
+            read(write(tmp_path, content))
