@@ -29,6 +29,8 @@ MOST_FIGURE = 1e15
 """Times, bytes and numbers of packets in a recording."""
 MOST_LOG = 64 * MB
 """A log as text; an hour of LENS with a ping every 10 ms has 33 MB."""
+_PERHAPS_NONE = ("rtt_ms", "again_s", "acked_s")
+"""Fields in which NaN says that there is no value."""
 _LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 """At all of these, `splitlines` begins another line."""
 KINDS = (
@@ -100,10 +102,12 @@ def _check(found: AnyRecording) -> None:
     """FileContentError unless all times and figures are such as a path can have: not negative, and not too large."""
     for field in fields(found):
         values = getattr(found, field.name)
-        if isinstance(values, np.ndarray | float) and field.name != "lost":
+        if isinstance(values, np.ndarray | float):
             known = np.asarray(values)[~np.isnan(values)]
+            if known.size < np.size(values) and field.name not in _PERHAPS_NONE:
+                raise FileContentError("file", found.file, f"a recording with numbers as {field.name}")
             last_s = known[-1] / (1e3 if field.name == "at_ms" else 1.0) if known.size else 0.0
-            if known.size and (known.min() < 0 or known.max() > MOST_FIGURE):
+            if field.name != "lost" and known.size and (known.min() < 0 or known.max() > MOST_FIGURE):
                 raise FileContentError("file", found.file, f"a recording with {field.name} in 0 .. {MOST_FIGURE:g}")
             if field.name in ("sent_s", "end_s", "at_ms") and not 0 < last_s <= MAX_TIME_S:
                 wanted = f"a recording of more than 0 and at most {MAX_TIME_S:g} s; it has {last_s:g} s"

@@ -58,3 +58,20 @@ def test_captures_of_too_many_packets_and_blocks_are_refused(tmp_path, monkeypat
     for content in (classic, section * 1_001):
         with pytest.raises(FileContentError, match="1,000 packets"):
             read(write(tmp_path, content))
+
+
+@pytest.mark.parametrize(
+    ("log", "field"),
+    [
+        (iperf3_tcp([100.0] * 6, [20.0] * 6, [0] * 6), "bytes"),
+        (iperf3_tcp([100.0] * 6, [20.0] * 6, [0] * 6), "retransmits"),
+        (iperf3_udp([1000] * 6, [10] * 6, [0.5] * 6), "lost_packets"),
+        (iperf3_udp([1000] * 6, [10] * 6, [0.5] * 6), "jitter_ms"),
+    ],
+)
+def test_a_figure_of_iperf3_that_is_none_is_refused(tmp_path, log, field):
+    """Python makes a number of the text `nan`."""
+    changed = json.loads(log)
+    changed["intervals"][2]["sum"][field] = "nan"
+    with pytest.raises(FileContentError, match="a recording with"):
+        read(write(tmp_path, json.dumps(changed)))
