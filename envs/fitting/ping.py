@@ -17,6 +17,8 @@ MOST = 10_000_000
 """Probes of a log: at one a second, 115 days."""
 MOST_REPEATED = 0.01
 """Share of sequence numbers that come twice without the mark of a duplicate; more are those of a second run."""
+MOST_LATE = 2_000
+"""An answer comes after at most as many later ones: where numbers fall further, they started again in a gap."""
 DEFAULT_INTERVAL_S = 1.0
 """Of all these programs."""
 _LONGEST_LINE = 1_000
@@ -133,7 +135,11 @@ class _Log:
             if len(numbered[1]) > 5 or int(numbered[1]) >= _NUMBERS:
                 raise self.wrong(f"icmp_seq below {_NUMBERS:,}; line {number} has {numbered[1][:20]}")
             if timed is not None:
-                n = self.previous = self._nearest(int(numbered[1]))
+                n = self._nearest(int(numbered[1]))
+                if self.previous is not None and n < self.previous - MOST_LATE:
+                    fall = f"line {number} falls from {self.previous % _NUMBERS} to {numbered[1]}"
+                    raise self.wrong(f"at most {_NUMBERS // 2:,} lost probes in a row, or it is not known how many; {fall}")
+                self.previous = n
                 self._probe("numbered", number, line, n, _value(timed[1]), numbered.start())
             elif _HOPS.search(line) or (maybe_cut and _BYTES.search(line)):
                 self._not_understood(number, line, maybe_cut=maybe_cut)

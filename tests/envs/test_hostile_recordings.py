@@ -75,3 +75,38 @@ def test_a_figure_of_iperf3_that_is_none_is_refused(tmp_path, log, field):
     changed["intervals"][2]["sum"][field] = "nan"
     with pytest.raises(FileContentError, match="a recording with"):
         read(write(tmp_path, json.dumps(changed)))
+
+
+def test_a_gap_in_which_the_numbers_of_ping_start_again_is_refused(tmp_path):
+    """Probes 101 to 40,100 have no answer; 100 probes a second. Those after the gap were read as ones before it."""
+    numbers = [*range(1, 101), *(k % 65_536 for k in range(40_101, 40_201))]
+    lines = [ping_line(n, 20, 1.7e9 + 0.01 * k) for k, n in enumerate(numbers, start=1)]
+    with pytest.raises(FileContentError, match="line 102 falls from 100 to 40101"):
+        read(write(tmp_path, HEADER + "\n".join(lines) + "\n"))
+
+
+def test_an_answer_that_comes_late_keeps_its_place(tmp_path):
+    numbers = [*range(1, 31), *range(32, 400), 31]
+    found = read(write(tmp_path, HEADER + "\n".join(ping_line(n, n) for n in numbers) + "\n"))
+    assert found.rtt_ms.tolist() == [float(n) for n in range(1, 400)]
+
+
+@pytest.mark.parametrize("step", [10_000_000, 10_000])
+def test_times_of_lens_are_seconds_or_nanoseconds(tmp_path, step):
+    """In microseconds, 40 probes 10 ms apart were read as ones within 0.4 ms; in milliseconds, as 10 s apart."""
+    per_s = step * 100
+    rows = "".join(f"{1_700_000_000 * per_s + k * step},25.5\n" for k in range(40))
+    path = write(tmp_path, "timestamp,rtt\n" + rows)
+    if per_s == 1_000_000_000:
+        assert read(path).sent_s == pytest.approx(0.01 * np.arange(40), abs=1e-6)
+    else:
+        with pytest.raises(FileContentError, match="line 2 is not understood"):
+            read(path)
+
+
+def test_a_row_of_wetlinks_with_too_many_probes_is_refused_before_they_are_made(tmp_path, monkeypatch):
+    monkeypatch.setattr("orbitcc.envs.fitting.tables.MOST", 100)
+    head = "timestamp_start,timestamp_end,packet_loss,packets_send,ping_avg,ping_worst,ping_best\n"
+    row = "2023-10-01T00:00:00,2023-10-01T00:00:10,0,{},30,50,20\n"
+    with pytest.raises(FileContentError, match="at most 100 probes"):
+        read(write(tmp_path, head + row.format(60) + row.format(9_999_999)))
