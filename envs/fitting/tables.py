@@ -14,8 +14,8 @@ from orbitcc.envs.fitting.recordings import Array, Probes
 
 LENS = ("timestamp", "rtt")
 WETLINKS = ("timestamp_start", "timestamp_end", "packet_loss", "packets_send", "ping_avg", "ping_worst", "ping_best")
-_NANOSECONDS = 1e15
-"""Larger times since 1970 are in ns, as LENS has them of irtt; smaller ones in s, as of ping."""
+_SECONDS, _NANOSECONDS = 1e11, 1e17
+"""Times since 1970 are below in s, as LENS has them of ping, or above in ns, as of irtt."""
 
 
 def is_table(text: str) -> bool:
@@ -47,19 +47,21 @@ def read(text: str, file: str) -> Probes:
             if cells and len(cells) != len(head):
                 raise ValueError
             if cells and wanted is WETLINKS:
-                _series([cells[k] for k in at], sent, rtts)
+                _series([cells[k] for k in at], sent, rtts, file)
             elif cells:
                 stamp, rtt = (float(cells[k]) for k in at)
+                if _SECONDS < stamp < _NANOSECONDS:  # ms or us
+                    raise ValueError
                 sent.append(stamp / 1e9 if stamp > _NANOSECONDS else stamp - max(rtt, 0) / 1e3 * answers_only)
                 rtts.append(rtt if rtt > 0 else math.nan)
                 if not math.isfinite(sent[-1]):
                     raise ValueError
+        except FileContentError:
+            raise
         except (ValueError, OverflowError):
             if number == len(lines) and not text.endswith("\n"):
                 break  # it is cut off
             raise FileContentError("file", file, f"rows of {','.join(wanted)}; {quoted(number, line)}") from None
-        if len(rtts) > MOST:
-            raise FileContentError("file", file, f"a table of at most {MOST:,} probes")
     rtt_ms: Array = np.array(rtts)
     if (answers := int((~np.isnan(rtt_ms)).sum())) < FEWEST:
         raise FileContentError("file", file, f"a table of at least {FEWEST} answers; it has {answers}")
@@ -68,12 +70,14 @@ def read(text: str, file: str) -> Probes:
     return Probes(file, sent_s - sent_s[0], rtt_ms[order], counts_losses=not answers_only)
 
 
-def _series(row: list[str], sent: list[float], rtts: list[float]) -> None:
-    """Add the probes of a row of WetLinks; ValueError for a wrong one."""
+def _series(row: list[str], sent: list[float], rtts: list[float], file: str) -> None:
+    """Add the probes of a row of WetLinks; ValueError for a wrong one, FileContentError for too many."""
     start_s, end_s = (_seconds(text) for text in row[:2])
     share, count = float(row[2]) / 100, round(float(row[3]))
-    if not 0 <= share <= 1 or not 0 <= count <= MOST or end_s < start_s:
+    if not 0 <= share <= 1 or count < 0 or end_s < start_s:
         raise ValueError
+    if count > MOST - len(rtts):
+        raise FileContentError("file", file, f"a table of at most {MOST:,} probes")
     answers = round(count * (1 - share))
     values = []
     if answers:
