@@ -40,12 +40,12 @@ MOST_PATHS = 16_000
 """Paths of a set: with four arrays each, a zip archive of the usual format has no more members."""
 MOST_SET, MOST_INDEX, MOST_LIST, MOST_ARRAY = 8_000 * MB, 64 * MB, 8 * MB, 32 * MB
 """Bytes of a set, of its index, of the list of its members, and of one array unpacked."""
-MOST_FIGURE = 1e9
+MOST_FIGURE, MOST_NAME = 1e9, 5_000
 KEPT = 8
 """Sets that a process keeps open."""
 ARRAYS = ("delay_ms", "rate_mbps", "back_mbps")
 """Fields of a path that are arrays, beside its slots."""
-_COMMENT = 64
+_COMMENT, _SPREAD = 64, (5, 50, 95)
 _SLOT = ("start_s", "interruption_ms", "hold", "loss", "change")
 _WANTED = "a trace set of `orbitcc traces import`"
 
@@ -160,7 +160,7 @@ def _times(values: Array, step_s: float) -> Array:
 
 def _spread(values: Array) -> list[float]:
     """5 %, median and 95 %."""
-    return [round(float(v), 3) for v in np.percentile(values, (5, 50, 95))]
+    return [round(float(v), 3) for v in np.percentile(values, _SPREAD)]
 
 
 # -- the split --------------------------------------------------------------------------------------------------------
@@ -319,24 +319,34 @@ class TraceSet:
             slots = self._array(f"{k}/slots.npy")
             if slots is None or slots.ndim != 2 or slots.shape[1] != len(_SLOT):
                 raise ValueError(f"path {k} has no slots")
-            delay_ms, rate_mbps, back_mbps = (self._values(f"{k}/{name}.npy") for name in ARRAYS)
+            delay_s, rate_s = (entry[name] or 1.0 for name in ("delay_step_s", "rate_step_s"))
+            delay_ms, rate_mbps, back_mbps = (
+                self._values(f"{k}/{name}.npy", entry["duration_s"] / step_s)
+                for name, step_s in zip(ARRAYS, (delay_s, rate_s, rate_s), strict=True)
+            )
+            if back_mbps is not None and (rate_mbps is None or back_mbps.size != rate_mbps.size):
+                raise ValueError(f"{k}/back_mbps.npy and {k}/rate_mbps.npy differ in size")
             return MeasuredPath(
                 name=entry["name"],
                 place=entry["place"],
                 date=entry["date"],
                 duration_s=float(entry["duration_s"]),
                 delay_ms=delay_ms,
-                delay_step_s=entry["delay_step_s"] or 1.0,
+                delay_step_s=delay_s,
                 rate_mbps=rate_mbps,
                 back_mbps=back_mbps,
-                rate_step_s=entry["rate_step_s"] or 1.0,
+                rate_step_s=rate_s,
                 slots=tuple(_slot(row) for row in slots.tolist()),
             )
         except DAMAGED_ARRAYS as error:
             raise FileContentError("traces", self.path, f"{_WANTED} ({error})") from None
 
-    def _values(self, name: str) -> Array | None:
+    def _values(self, name: str, size: float) -> Array | None:
         found = self._array(name)
+        if found is not None and (
+            found.dtype.kind not in "fiu" or found.ndim != 1 or not found.size or abs(found.size - size) > 1.5
+        ):  # pieces of a path are cut at whole steps
+            raise ValueError(f"{name} does not have a number for each step of the path")
         return None if found is None else np.asarray(np.round(found.astype(np.float64), 3), dtype=np.float64)
 
     def _array(self, name: str) -> NDArray[Any] | None:
@@ -371,14 +381,18 @@ def _checked(index: Any) -> list[dict[str, Any]]:
     for k, entry in enumerate(entries):
         if not isinstance(entry, dict) or fields - entry.keys() or entry["part"] not in PARTS:
             raise ValueError(f"path {k} of its index is incomplete")
-        texts = all(isinstance(entry[name], str) for name in ("name", "place", "date", "digest"))
+        texts = all(
+            isinstance(entry[name], str) and len(entry[name]) <= MOST_NAME
+            for name in ("name", "place", "date", "digest")
+        )
         steps_s = [entry[name] or 1.0 for name in ("duration_s", "delay_step_s", "rate_step_s")]
         counts = [
             entry[name] for name in ("outages", "outage_s", "loss", "most_loss", "reconfigurations", "unmeasured_s")
         ]
         spreads = [v for name in ("rtt_ms", "rate_mbps") for v in (entry[name] or ())]
         numbers = all(isinstance(v, int | float) and 0 <= v <= MOST_FIGURE for v in (*steps_s, *counts, *spreads))
-        if not (texts and numbers and min(steps_s) > 0 and max(steps_s) <= MAX_TIME_S):
+        whole = all(entry[name] is None or len(entry[name]) == len(_SPREAD) for name in ("rtt_ms", "rate_mbps"))
+        if not (texts and numbers and whole and min(steps_s) > 0 and max(steps_s) <= MAX_TIME_S):
             raise ValueError(f"path {k} of its index is damaged")
     return entries
 
