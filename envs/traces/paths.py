@@ -28,6 +28,8 @@ from orbitcc.envs.orbits.trace_set import MeasuredPath
 
 BIN_MS = 10
 """Time between rates of opportunities, and least time between delays."""
+MOST_STEPS = 10_000_000
+"""Steps of a log of pings: 28 hours of 10 ms."""
 NOISE = 0.02
 """Least noise of the RTT in the search for reconfigurations, as a share of it (as `orbitcc fit`)."""
 Seen = Sequence[tuple[float, float, Literal["drop", "hold"]]]
@@ -60,6 +62,8 @@ def of_recording(name: str, found: AnyRecording) -> MeasuredPath:
         seconds = np.arange(int(found.end_s[-1]) + 1)  # shorter intervals show when the sender wrote, not the path
         carried = np.interp(seconds, np.append(0.0, found.end_s), np.append(0.0, np.cumsum(found.wire_bytes)))
         end_s = float(seconds[-1])
+        if not end_s:
+            raise FileContentError("file", found.file, "a log of at least 1 s")
         return MeasuredPath(name, "", "", end_s, rate_mbps=np.diff(carried) * 8e-6, rate_step_s=1.0)
     raise FileContentError("file", found.file, "a log of pings, or JSON of iperf3 over TCP")
 
@@ -69,6 +73,10 @@ def of_probes(name: str, probes: Probes) -> MeasuredPath:
     sent, rtt, answered = probes.sent_s, probes.rtt_ms, ~np.isnan(probes.rtt_ms)
     apart_s = float(np.median(np.diff(sent)))
     step_s = max(BIN_MS / 1e3, round(apart_s, 3))
+    if step_s > changes.SLOT_S:
+        raise FileContentError("file", probes.file, f"a log with a probe every {changes.SLOT_S:g} s or more often")
+    if sent[-1] / step_s > MOST_STEPS:
+        raise FileContentError("file", probes.file, f"a log of at most {MOST_STEPS:,} steps of {step_s:g} s")
     end_s = (int(sent[-1] / step_s) + 1) * step_s
     cell = np.minimum((sent / step_s).astype(np.int64), round(end_s / step_s) - 1)
     count = np.bincount(cell[answered], minlength=round(end_s / step_s))
