@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from orbitcc.common.errors import FileError, OrbitccError
 from orbitcc.common.files import MOST_RECORDING, atomic_write_bytes, load_arrays, open_regular, parse_json
+from orbitcc.common.names import plain
 from orbitcc.envs.orbits import trace_set
 from orbitcc.envs.traces.layouts import LAYOUTS, Item, read
 
@@ -81,17 +83,25 @@ def run(job: Job) -> None:
             said["files"][name] = _digest(job.folder / name)
         for path in read(job.layout, job.folder, job.item):
             for piece in path.pieces(PIECE_S, LEAST_S):
-                piece.trace()  # whatever is not allowed in a path is an error here
+                try:
+                    piece.trace()  # whatever is not allowed in a path is an error here
+                except OrbitccError as error:
+                    raise error.at(f"{job.item.files[0]}: {error.field}") from None
                 arrays |= {f"{len(said['paths'])}/{name}": values for name, values in piece.arrays().items()}
                 said["paths"].append(piece.entry())
         if not said["paths"]:
             said["error"] = f"{job.item.files[0]}: no path of at least {LEAST_S:g} s"
     except OrbitccError as error:
         said, arrays = {"paths": [], "files": {}, "error": str(error).replace(f"{job.folder}{os.sep}", "")}, {}
-    text = np.frombuffer(json.dumps(said, ensure_ascii=False).encode(), np.uint8)
+    text = np.frombuffer(_escaped(json.dumps(said, ensure_ascii=False)).encode(), np.uint8)
     data = io.BytesIO()
     np.savez_compressed(data, allow_pickle=False, said=text, **arrays)
     atomic_write_bytes(job.part, data.getvalue())
+
+
+def _escaped(text: str) -> str:
+    """JSON text in which the bytes of file names that are not UTF-8 are escapes such as `\\udcff`."""
+    return re.sub(r"[\ud800-\udfff]", lambda found: f"\\\\u{ord(found[0]):x}", text)
 
 
 def _digest(path: Path) -> str:
@@ -123,7 +133,7 @@ def merge(jobs: list[Job], out: Path, licence: str | None) -> tuple[trace_set.Tr
     unit, number, parts = trace_set.split([(e["place"], e["date"]) for e in entries])
     header = {
         "layout": layout,
-        "source": jobs[0].folder.resolve().name,
+        "source": plain(jobs[0].folder.resolve().name),
         **LAYOUTS[layout].origin,
         "licence": licence or LAYOUTS[layout].licence,
         "unit": unit,

@@ -47,3 +47,52 @@ def test_a_site_of_wetlinks_may_have_thousands_of_paths(tmp_path):
     made, unreadable = imported("wetlinks", tmp_path / "in", tmp_path / "set.npz")
     assert (len(made.entries), unreadable) == (400, [])
     assert made.measured(399).rate_mbps.tolist() == [100.0] * 300
+
+
+def test_names_that_are_not_utf_8_are_escaped(pings):
+    odd = os.fsencode(pings) + b"/\xfe/ping-\xff.txt"
+    os.mkdir(os.path.dirname(odd))
+    with open(odd, "w") as file:
+        file.write(ping_log([21.0] * 300, interval_s=0.1))
+    made, unreadable = imported("pings", pings, pings.parent / "set.npz")
+    assert unreadable == []
+    assert made.places == ["\\udcfe", *"abcd"]
+    assert "\\udcfe/ping-\\udcff.txt" in made.index["files"]
+
+
+def test_a_log_without_a_whole_second_is_left_out(pings):
+    """Six intervals of 0.1 s."""
+    log = json.loads(iperf3_tcp([100.0] * 6, [20.0] * 6, [0] * 6))
+    for k, row in enumerate(log["intervals"]):
+        row["sum"].update(start=0.1 * k, end=0.1 * k + 0.1, seconds=0.1)
+    (pings / "a" / "short.json").write_text(json.dumps(log))
+    made, unreadable = imported("pings", pings, pings.parent / "set.npz")
+    assert len(made.entries) == 4
+    assert unreadable == ["file a/short.json: must be a log of at least 1 s"]
+
+
+def test_a_log_with_few_probes_is_left_out(pings):
+    """Less than one in a slot of 15 s."""
+    lines = [ping_line(k, 20, 1.7e9 + 600 * k) for k in range(1, 40)]
+    (pings / "a" / "long.txt").write_text("\n".join(lines))
+    made, unreadable = imported("pings", pings, pings.parent / "set.npz")
+    assert len(made.entries) == 4
+    assert len(unreadable) == 1
+    assert unreadable[0].startswith("file a/long.txt: ")
+    assert "a probe every 15 s or more often" in unreadable[0]
+
+
+def test_a_log_of_more_steps_than_probes_can_be_is_left_out(pings):
+    """40 probes 10 ms apart, and one eleven days later: 95 million steps of 10 ms."""
+    rows = [f"{1_700_000_000 + t},20" for t in [*(k / 100 for k in range(40)), 950_000]]
+    (pings / "a" / "long.csv").write_text("timestamp,rtt\n" + "\n".join(rows) + "\n")
+    made, unreadable = imported("pings", pings, pings.parent / "set.npz")
+    assert len(made.entries) == 4
+    assert unreadable == ["file a/long.csv: must be a log of at most 10,000,000 steps of 0.01 s"]
+
+
+def test_what_a_path_may_not_be_names_the_file(pings):
+    (pings / "a" / "slow.txt").write_text(ping_log([20.0] * 300, interval_s=0.1).replace("=20 ms", "=200000 ms"))
+    _, unreadable = imported("pings", pings, pings.parent / "set.npz")
+    assert len(unreadable) == 1
+    assert unreadable[0].startswith("a/slow.txt: forward_ms.0: 100000.0 is not allowed")
