@@ -54,6 +54,12 @@ _SGP4_DAY_0 = 2_433_281.5
 """SGP4 counts days from 1949-12-31."""
 _FIELDS = {"1": ((18, 20), (20, 32)), "2": ((8, 16), (17, 25), (26, 33), (34, 42), (43, 51), (52, 63))}
 """Columns of the numbers that SGP4 needs, beside B*."""
+_SYSTEM = {
+    "MEAN_ELEMENT_THEORY": ("SGP4", "SGP"),
+    "TIME_SYSTEM": ("UTC",),
+    "CENTER_NAME": ("EARTH",),
+    "REF_FRAME": ("TEME",),
+}
 _OMM = ("BSTAR", "ECCENTRICITY", "ARG_OF_PERICENTER", "INCLINATION", "MEAN_ANOMALY", "MEAN_MOTION", "RA_OF_ASC_NODE")
 
 
@@ -99,7 +105,12 @@ class Elements(Model):
         except ValueError:
             raise OrbitccError("start", self.start, "a time in UTC, e.g. 2026-11-01T12:00:00, or nothing") from None
         now, ages = start + start_s / DAY_S, np.array([one.day for one in found]) - start - start_s / DAY_S
-        when = f"{J2000 + timedelta(days=now - J2000_DAY):%Y-%m-%d %H:%M} UTC"
+        try:
+            when = f"{J2000 + timedelta(days=now - J2000_DAY):%Y-%m-%d %H:%M} UTC"
+        except OverflowError:
+            raise OrbitccError(
+                "start", self.start, f"a time in the years 1 to 9999, also {start_s:g} s later"
+            ) from None
         fresh = [one for one, age in zip(found, ages, strict=True) if abs(age) <= MAX_AGE_DAYS]
         fleet = Fleet(self.name, tuple(fresh), start)
         heights = np.linalg.norm(fleet.positions_km([start_s])[0], axis=1) - EARTH_RADIUS_KM
@@ -185,6 +196,8 @@ class Fleet:
         position, velocity = (x[0] for x in self._inertial([0.0]))
         position[~np.isfinite(position).all(axis=1)] = np.nan
         numbers = np.flatnonzero(np.isfinite(position[:, 0]))
+        if len(numbers) < 2:
+            return np.empty((0, 2), np.intp)
         position, velocity = position[numbers], velocity[numbers]
         motion = np.array([self.satellites[k].model.no_kozai for k in numbers])
         normal, ahead = _unit(np.cross(position, velocity)), _unit(velocity)
@@ -308,8 +321,9 @@ def _of_message(row: Any, where: str) -> _Satellite:
 
     if not isinstance(row, Mapping):
         raise ValueError(f"{where}: must be a table of a satellite's elements")
-    if row.get("MEAN_ELEMENT_THEORY", "SGP4") not in ("SGP4", "SGP"):
-        raise ValueError(f"{where}: MEAN_ELEMENT_THEORY must be SGP4")
+    for key, allowed in _SYSTEM.items():
+        if (row.get(key) or allowed[0]) not in allowed:
+            raise ValueError(f"{where}: {key} must be {allowed[0]}")
     for key in (*_OMM, "NORAD_CAT_ID"):
         if _number(row.get(key)) is None:
             raise ValueError(f"{where}: {key} must be a number")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orbitcc.common.errors import OrbitccError, OrbitccWarning
+from orbitcc.common.errors import FileContentError, OrbitccError, OrbitccWarning
 from orbitcc.envs import scenarios
 from orbitcc.envs.orbits.constellation import LIGHT_KM_PER_S, SHELLS
 from orbitcc.envs.orbits.elements import Elements, earth_fixed_km, sidereal_rad
@@ -241,3 +241,34 @@ def test_without_the_library_the_extra_is_named(tmp_path, monkeypatch):
     done = called("path", *SD_NY, "--tle", str(tmp_path / "one.tle"))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "pip install 'orbitcc[tle]'" in done.stderr
+
+
+def _messages(tmp_path, count=1, **changes):
+    """OMM of satellites of one orbit."""
+    row = {
+        "EPOCH": "2026-10-27T12:00:00", "MEAN_MOTION": 15.5, "ECCENTRICITY": 0.0006, "INCLINATION": 51.6,
+        "RA_OF_ASC_NODE": 10, "ARG_OF_PERICENTER": 20, "BSTAR": 1e-4, **changes,
+    }  # fmt: skip
+    path = tmp_path / "elements.json"
+    path.write_text(json.dumps([{**row, "NORAD_CAT_ID": k, "MEAN_ANOMALY": 20 * k} for k in range(count)]))
+    return str(path)
+
+
+def test_one_satellite_alone_has_no_links(tmp_path):
+    assert Elements(tle=_messages(tmp_path)).moving(0, 0, 0).grid().shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("start", "start_s"),
+    [("9999-12-31T23:59:59", 10.0), ("0001-01-01T00:00:00+14:00", 0.0), ("", 1e12), ("", 1e300)],
+)
+def test_a_time_beyond_the_calendar_is_one_error(tmp_path, start, start_s):
+    with pytest.raises(OrbitccError, match="years 1 to 9999"):
+        Elements(tle=_messages(tmp_path), start=start).moving(0, 0, start_s)
+
+
+@pytest.mark.parametrize(("key", "value"), [("TIME_SYSTEM", "TAI"), ("CENTER_NAME", "MARS"), ("REF_FRAME", "GCRF")])
+def test_elements_of_another_clock_centre_or_frame_are_refused(tmp_path, key, value):
+    """37 s, the difference between TAI and UTC, move a satellite by 280 km."""
+    with pytest.raises(FileContentError, match=f"satellite 0: {key} must be"):
+        Elements(tle=_messages(tmp_path, **{key: value})).moving(0, 0, 0)
