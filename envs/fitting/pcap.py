@@ -125,8 +125,8 @@ def _records(data: bytes, file: str) -> _Records:
 
 
 def _too_many(file: str) -> FileContentError:
-    command = f"editcap -c {MOST_PACKETS} {file} out.pcap"
-    return FileContentError("file", file, f"a capture of at most {MOST_PACKETS:,} packets or blocks; `{command}` cuts it")
+    wanted = f"a capture of at most {MOST_PACKETS:,} packets or blocks"
+    return FileContentError("file", file, f"{wanted}; `editcap -c {MOST_PACKETS} {file} out.pcap` cuts it")
 
 
 def _blocks(data: bytes, file: str) -> _Records:

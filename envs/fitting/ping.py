@@ -138,7 +138,9 @@ class _Log:
                 n = self._nearest(int(numbered[1]))
                 if self.previous is not None and n < self.previous - MOST_LATE:
                     fall = f"line {number} falls from {self.previous % _NUMBERS} to {numbered[1]}"
-                    raise self.wrong(f"at most {_NUMBERS // 2:,} lost probes in a row, or it is not known how many; {fall}")
+                    raise self.wrong(
+                        f"at most {_NUMBERS // 2:,} lost probes in a row, or it is not known how many; {fall}"
+                    )
                 self.previous = n
                 self._probe("numbered", number, line, n, _value(timed[1]), numbered.start())
             elif _HOPS.search(line) or (maybe_cut and _BYTES.search(line)):

@@ -1,13 +1,12 @@
 """Importing folders as trace sets: large items, names, short and sparse recordings, and two imports at once."""
 
 import datetime
+import itertools
 import json
 import os
 
 import pytest
 
-from orbitcc.common.errors import FileContentError, OrbitccError
-from orbitcc.envs.orbits.trace_set import TraceSet
 from orbitcc.envs.traces import importing
 from tests.envs.fitting_logs import iperf3_tcp, ping_line, ping_log
 
@@ -41,7 +40,7 @@ def test_a_site_of_wetlinks_may_have_thousands_of_paths(tmp_path):
         at = begin + datetime.timedelta(seconds=180 * k)
         pings.append(f"{at},20,0")
         seconds = [at + datetime.timedelta(seconds=j) for j in range(16)]
-        tests += [f"{a},{b},100000000,10000000" for a, b in zip(seconds, seconds[1:], strict=False)]
+        tests += [f"{a},{b},100000000,10000000" for a, b in itertools.pairwise(seconds)]
     (tmp_path / "in" / "a" / "net_iperf.csv").write_text("\n".join(tests))
     (tmp_path / "in" / "a" / "net_ping.csv").write_text("\n".join(pings))
     made, unreadable = imported("wetlinks", tmp_path / "in", tmp_path / "set.npz")
