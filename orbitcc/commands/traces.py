@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,10 +48,11 @@ def import_traces(
     A stopped import continues with the same command. Files that cannot be read are listed and left out; exit code 2 if
     none can.
     """
+    from orbitcc.agents.runs.folders import locked
     from orbitcc.common.errors import FileError, OrbitccError, UnknownNameError
     from orbitcc.common.files import atomic_write_bytes, check_place
     from orbitcc.common.names import plain
-    from orbitcc.envs.traces.importing import import_set
+    from orbitcc.envs.traces.importing import import_set, parts_of
     from orbitcc.eval.figures.base import render
     from orbitcc.eval.figures.style import LIGHT
     from orbitcc.eval.figures.traces import draw_traces
@@ -72,11 +74,19 @@ def import_traces(
             display.total = total
             display.update(done, f"{done}/{total} items")
 
+        parts = parts_of(out)
         try:
-            made, unreadable = import_set(layout, folder, out, apply, progress, licence)
+            parts.mkdir(parents=True, exist_ok=True)
+            with locked(parts):
+                made, unreadable = import_set(layout, folder, out, apply, progress, licence)
+        except OSError as error:
+            raise FileError("--out", str(out), f"a place for {parts.name} ({error.strerror or error})") from None
         except KeyboardInterrupt:
             print("interrupted; what was read is kept. Continue with the same command", file=sys.stderr)
             raise typer.Exit(130) from None
+        finally:
+            with contextlib.suppress(OSError):  # it has parts, or is gone
+                parts.rmdir()
     picture = atomic_write_bytes(out.with_suffix(".png"), render(draw_traces(made, LIGHT), "png"))
     for line in unreadable[:LISTED]:
         print(f"warning: left out: {plain(line)}", file=sys.stderr)
