@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -21,6 +24,10 @@ SENDER, RECEIVER = "10.0.0.1", "10.0.0.2"
 RMEM = (4096, 131_072, 67_108_864)
 """Receive buffers where a scenario says nothing: Linux's default, with the simulator's maximum."""
 _numbers = itertools.count()
+_PLACES = Path("/run/netns")
+_OWN = re.compile(r"orbitcc([0-9a-f]+)-\d+[ab]")
+"""Namespaces of the process with this number."""
+_SET_PARENT_DEATH = 1
 
 
 class TwoHosts:
@@ -38,10 +45,11 @@ class TwoHosts:
         flow = Flow(controller=ControllerSpec(name="udp"), traffic=Cbr(rate_mbps=1.0), path=scenario.flows[0].path)
         self._network = scenario.with_flows([flow]).compile()
         self._ports: Ports | None = None
-        name = f"orbitcc{os.getpid():x}{next(_numbers)}"
+        name = f"orbitcc{os.getpid():x}-{next(_numbers)}"
         self.names = (f"{name}a", f"{name}b")
 
     def __enter__(self) -> TwoHosts:
+        _remove_left()
         try:
             for name, address in zip(self.names, (SENDER, RECEIVER), strict=True):
                 _run("ip", "netns", "add", name)
@@ -67,11 +75,7 @@ class TwoHosts:
         if self._ports is not None:
             self._ports.kill()
         for name in self.names:
-            left = subprocess.run(["ip", "netns", "pids", name], check=False, capture_output=True, text=True)
-            for process in left.stdout.split():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(process), signal.SIGKILL)
-            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+            _remove(name)
 
     def start(self) -> None:
         """Start the clock of the links."""
@@ -102,8 +106,29 @@ class TwoHosts:
         _run("ip", "-n", self.names[0], "route", "change", "10.0.0.0/24", "dev", "path", "congctl", name)
 
     def popen(self, host: str, words: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
-        """Start a program on this host."""
-        return subprocess.Popen(self.command(host, *words), **options)
+        """Start a program on this host. The kernel kills it when this process ends."""
+        call = ctypes.CDLL(None).prctl
+        return subprocess.Popen(
+            self.command(host, *words),
+            preexec_fn=lambda: call(_SET_PARENT_DEATH, signal.SIGKILL, 0, 0, 0),
+            **options,
+        )
+
+
+def _remove(name: str) -> None:
+    """End what runs in a namespace, and remove it."""
+    left = subprocess.run(["ip", "netns", "pids", name], check=False, capture_output=True, text=True)
+    for process in left.stdout.split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(process), signal.SIGKILL)
+    subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+
+
+def _remove_left() -> None:
+    """Remove the namespaces of processes that were killed."""
+    for path in _PLACES.glob("orbitcc*"):
+        if (found := _OWN.fullmatch(path.name)) and not Path(f"/proc/{int(found[1], 16)}").exists():
+            _remove(path.name)
 
 
 def _run(*words: str) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -201,6 +202,32 @@ def test_a_command_behind_a_path_has_its_delay_and_reaches_only_the_far_end():
     assert [line.split(": ")[1] for line in done.stdout.splitlines() if "> mtu" in line] == ["lo", "path"]
     assert "link: this is 10.0.0.2; the far end is 10.0.0.1 (ip netns exec orbitcc" in done.stderr
     assert ", RTT 40." in done.stderr.splitlines()[-1]
+
+
+def runs(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@as_root
+def test_a_killed_link_ends_its_command_and_the_next_one_removes_what_it_left():
+    script = "trap '' TERM INT HUP; setsid sleep 300 & echo $$ $!; sleep 300"
+    command = [sys.executable, "-m", "orbitcc.cli", "link", *DUMBBELL, "--", "sh", "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
+        own, apart = map(int, run.stdout.readline().split())
+        run.kill()
+        run.wait()
+        deadline = time.monotonic() + 5
+        while runs(own) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not runs(own), "the kernel ends the command with its parent"
+        left = [name for name in os.listdir("/run/netns") if name.startswith(f"orbitcc{run.pid:x}-")]
+        assert len(left) == 2
+        assert orbitcc("link", *DUMBBELL, "--", "true").returncode == 0
+        assert not runs(apart)
+        assert not set(left) & set(os.listdir("/run/netns"))
 
 
 @as_root
