@@ -161,7 +161,9 @@ def read_unpacked(path: str | os.PathLike[str], most_bytes: int) -> bytes:
     data, name = read_bytes(path, most_bytes), os.fspath(path)
     for magic, command in _PACKED.items():
         if data.startswith(magic):
-            raise FileContentError("file", name, f"a file that is not packed, or by gzip; `{command} {name}` unpacks it")
+            raise FileContentError(
+                "file", name, f"a file that is not packed, or by gzip; `{command} {name}` unpacks it"
+            )
     parts: list[bytes] = []
     size = at = count = 0
     while data[at : at + 2] == b"\x1f\x8b":
