@@ -242,3 +242,20 @@ def test_the_page_is_made_and_made_again_from_its_table(tmp_path):
     assert (tmp_path / "images" / "leaderboard-delay-jump.png").stat().st_size > 3000
     main(["--redraw", str(page)])
     assert page.read_text(encoding="utf-8") == text
+
+
+def test_a_trace_set_on_the_disk_adds_a_suite_and_a_question():
+    """Two contenders on measured paths, one of them better in both metrics."""
+    rows = [("cubic", 0.9, 1.8), ("zenith", 0.95, 1.1)]
+    entries = [
+        boards.Entry(who, "traces", metric, value, value, value, 6)
+        for who, goodput, rtt in rows
+        for metric, value in (("goodput_share", goodput), ("rtt_over_base", rtt), ("retransmission_rate", 0.0))
+    ]
+    board = boards.board_of(entries)
+    assert pages.on_page(board) == ["traces"]
+    assert [axis.key for axis in boards.trade("traces")] == ["goodput_share", "rtt_over_base"]
+    assert boards.beaten_by(board["traces"], "traces") == {"cubic": 1, "zenith": 0}
+    text = pages.page_text(board, STAMP)
+    assert "## Does it work on measured paths?" in text
+    assert "`traces` (6 runs)" in text

@@ -33,7 +33,7 @@ PAPER_ONLY = {
 """Suite -> metrics that other pages show: fairness of equal flows is judged by other suites here, more than half of a
 shared link is no merit, and docs/constellations.md has the rest of a hundred pairs."""
 GOODPUT = ("goodput_share", "goodput_over_optimal", "goodput_after", "utilisation", "steady_mbps", "goodput_mbps")
-DELAY = ("delay_inflation", "delay_ratio", "steady_rtt_ms")
+DELAY = ("delay_inflation", "delay_ratio", "steady_rtt_ms", "rtt_over_base")
 TARGET = ("own_share", "own_over_fair", "long_ratio")
 """Metrics that are best at their ideal value: less and more are both worse."""
 COLUMNS = ("contender", "suite", "metric", "median", "low", "high", "runs")

@@ -64,6 +64,12 @@ class Words(Model):
     """Value of a factor -> what readers call it, where that differs."""
     missing: dict[str, str]
     """Metric -> why a run may have no value of it."""
+    measured: Question
+    """Where a trace set takes part."""
+
+    def asked(self, board: Board) -> list[Question]:
+        """Those of which the board has a suite."""
+        return [question for question in (*self.questions, self.measured) if set(question.suites) & set(board)]
 
 
 WORDS = Words.build(read_toml(str(FOLDER / "questions.toml")))
@@ -82,13 +88,13 @@ def write(entries: Sequence[Entry], stamp: Stamp, page: Path) -> None:
 
 def on_page(board: Board) -> list[str]:
     """The suites in the order of the page."""
-    return [suite for question in WORDS.questions for suite in question.suites if suite in board]
+    return [suite for question in WORDS.asked(board) for suite in question.suites if suite in board]
 
 
 def page_text(board: Board, stamp: Stamp) -> str:
     """The whole page, from the figures and where they come from."""
     beaten = {suite: beaten_by(own, suite) for suite, own in board.items()}
-    asked = [question for question in WORDS.questions if set(question.suites) & set(board)]
+    asked = WORDS.asked(board)
     names = list(next(iter(board.values())))
     return PAGE.format(
         contenders=len(names),
@@ -204,6 +210,8 @@ def noted(entry: Entry, metric: Metric, most: int, notes: dict[str, str]) -> str
 def runs_of(suite: str, board: Board, profile: str) -> str:
     """`2 runs; base RTT in ms: 40, 120; buffer in BDP: 1`."""
     runs = max(entry.runs for cells in board[suite].values() for entry in cells.values())
+    if suite in WORDS.measured.suites:
+        return f"{runs} run{'s' * (runs != 1)}"
     points = suites.get(suite).points(profile)
     factors = {name: sorted({point[name] for point in points}, key=order) for name in points[0]}
     said = [f"{WORDS.factors[name]}: {', '.join(map(shown, values))}" for name, values in factors.items()]
