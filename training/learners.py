@@ -297,6 +297,7 @@ class Algorithm:
     activations: of hidden layers.
     by_flow: it samples one sub-environment per flow, whose world may be on the emulator; others sample whole worlds.
     discrete: it learns actions that select from a list, too.
+    one_clock: it takes each step of a flow for a decision, and refuses presets whose flows decide on their own clocks.
     schedules: options that `--set agent_steps` multiplies (1) or divides (-1) by the ratio of the lengths.
     """
 
@@ -307,6 +308,7 @@ class Algorithm:
     activations: tuple[str, ...] = ("tanh", "relu")
     by_flow: bool = True
     discrete: bool = False
+    one_clock: bool = False
     schedules: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -328,9 +330,9 @@ ALGORITHMS = {
         by_flow=False,
         schedules=_AVERAGE,
     ),
-    "sb3-ppo": Algorithm(FlowPpoOptions, _SB3, "stable_baselines3", discrete=True, schedules=_DECAY),
-    "sb3-sac": Algorithm(FlowSacOptions, _SB3, "stable_baselines3"),
-    "rllib": Algorithm(RllibOptions, _RLLIB, "ray.rllib", discrete=True),
+    "sb3-ppo": Algorithm(FlowPpoOptions, _SB3, "stable_baselines3", discrete=True, one_clock=True, schedules=_DECAY),
+    "sb3-sac": Algorithm(FlowSacOptions, _SB3, "stable_baselines3", one_clock=True),
+    "rllib": Algorithm(RllibOptions, _RLLIB, "ray.rllib", discrete=True, one_clock=True),
     "rllib-ppo": Algorithm(
         RllibPpoOptions, _RLLIB, "ray.rllib", network=_EXPERTS, activations=_LEAKY, schedules=_DECAY
     ),

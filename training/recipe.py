@@ -364,7 +364,7 @@ def check_names(recipe: Recipe) -> None:
         those = ", ".join(name for name, kind in ALGORITHMS.items() if kind.by_flow)
         raise OrbitccError("backend", recipe.backend, f"simulator, with {recipe.algorithm} (not {those})")
     used = presets.preset(recipe.preset)
-    if recipe.kind.library and recipe.kind.by_flow:
+    if recipe.kind.one_clock:
         presets.require_one_clock(used, recipe.algorithm)
     if used.choices is not None and not recipe.kind.discrete:
         raise OrbitccError("preset.action", str(used.action), f"steps, with {recipe.algorithm}")

@@ -6,6 +6,9 @@ RLlib knows both by name (:mod:`orbitcc.envs.environments.registration`).
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +22,7 @@ from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.parallel import parallel_env
-from orbitcc.envs.environments.presets import require_one_clock
+from orbitcc.envs.environments.presets import Preset, require_one_clock
 from orbitcc.envs.environments.registration import FLOWS, WORLDS, register_with_ray
 
 __all__ = ["FLOWS", "WORLDS", "RLlibCongestionEnv", "StatefulFlowVectorEnv", "flows", "register_envs"]
@@ -152,10 +155,11 @@ class StatefulFlowVectorEnv(FlowVectorEnv):
         """Arguments are those of :class:`FlowVectorEnv`.
 
         Raises:
-            OrbitccError: another `autoreset_mode` than the next step, or flows have clocks of their own.
+            OrbitccError: another `autoreset_mode` than the next step, or flows have clocks of their own
+                outside :func:`steps_are_no_decisions`.
         """
         super().__init__(num_envs, scenario, **arguments)
-        require_one_clock(self.preset, "RLlib's single agents")
+        _require_one_clock(self.preset)
         if self.autoreset_mode is not AutoresetMode.NEXT_STEP:
             raise OrbitccError("autoreset_mode", AutoresetMode.SAME_STEP.value, AutoresetMode.NEXT_STEP.value)
         self.single_observation_space = _and_more(self.single_observation_space, self.CRITIC_INPUTS)
@@ -167,6 +171,27 @@ class StatefulFlowVectorEnv(FlowVectorEnv):
     def critic_inputs(self) -> NDArray[np.float32]:
         """What the value function reads beside the observations, float32[num_envs, CRITIC_INPUTS]."""
         return self.state()
+
+
+_COUNTS_DECISIONS: ContextVar[bool] = ContextVar("_COUNTS_DECISIONS", default=False)
+
+
+@contextmanager
+def steps_are_no_decisions() -> Iterator[None]:
+    """Environments of flows that are made within may have flows with clocks of their own.
+
+    For who asks :meth:`FlowVectorEnv.active` which flows decide, as RLlib's own env runner does not.
+    """
+    token = _COUNTS_DECISIONS.set(True)
+    try:
+        yield
+    finally:
+        _COUNTS_DECISIONS.reset(token)
+
+
+def _require_one_clock(used: Preset) -> None:
+    if not _COUNTS_DECISIONS.get():
+        require_one_clock(used, "RLlib's own env runner")
 
 
 def _and_more(seen: spaces.Space[Any], numbers: int) -> spaces.Box:
@@ -184,14 +209,15 @@ def flows(config: dict[str, Any]) -> FlowVectorEnv:
             global state, as those of :class:`StatefulFlowVectorEnv` (default false).
 
     Raises:
-        OrbitccError: RLlib asks for a single environment, or flows have clocks of their own.
+        OrbitccError: RLlib asks for a single environment, or flows have clocks of their own outside
+            :func:`steps_are_no_decisions`.
     """
     arguments = dict(config)
     kind = StatefulFlowVectorEnv if arguments.pop("global_state", False) else FlowVectorEnv
     if "num_envs" not in arguments:
         raise OrbitccError("gym_env_vectorize_mode", "one environment at a time", "'vector_entry_point'")
     made = kind(**arguments)
-    require_one_clock(made.preset, "RLlib's single agents")
+    _require_one_clock(made.preset)
     return made
 
 

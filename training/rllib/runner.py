@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,12 @@ from ray.rllib.utils.numpy import convert_to_numpy
 from ray.rllib.utils.spaces.space_utils import clip_action, unsquash_action
 
 from orbitcc.common.errors import OrbitccError
+from orbitcc.envs.environments.flow_vector import FlowVectorEnv
+from orbitcc.envs.environments.rllib import steps_are_no_decisions
 
 _OTHERWISE = "RLlib's own env runner"
+DECIDES = "decides"
+"""Column of the module's inputs: which rows decide, bool[B]; absent where all that are not reset do."""
 _PER_EPISODE = ("on_episode_created", "on_episode_start", "on_episode_step", "on_episode_end")
 
 
@@ -38,13 +42,17 @@ class ArrayEnvRunner(SingleAgentEnvRunner):
     It needs a vector environment that resets in the next step (RLlib's convention) and has boxes of actions and
     observations.
 
+    With the clock `flow` of a preset a step of an episode is a decision of its flow: the observation on which it
+    decided, and the sum of the rewards until its next decision or its end. Decisions count, in samples and metrics,
+    when they are complete; one that is still open at the end of a sample belongs to the next one.
+
     Raises:
         OrbitccError: the configuration has what this runner leaves out, or another kind of environment.
     """
 
     _needs_initial_reset: bool
     _observations: NDArray[np.float32]
-    _renewing: NDArray[np.bool_]  # sub-environments whose next step is a reset and takes no decision
+    _due: NDArray[np.bool_]  # sub-environments that decide on the next step; it is a reset of others, or they wait
 
     def __init__(self, *, config: AlgorithmConfig, **kwargs: Any) -> None:
         _refuse_what_is_left_out(config)
@@ -72,26 +80,29 @@ class ArrayEnvRunner(SingleAgentEnvRunner):
         if force_reset or whole or self._was_whole or self._needs_initial_reset:
             self._reset_all()
         self._was_whole = whole
-        rollout, steps, ends = _Rollout(self._observations), 0, 0
+        steps = ends = 0
         while steps < num_timesteps if num_timesteps is not None else ends < (num_episodes or 0):
             outputs = self._act(steps, explore, random_actions)
             result = self._try_env_step(self._for_env(outputs[Columns.ACTIONS]))
             if isinstance(result, str):  # it failed, RLlib made a new environment: begin again
                 self._reset_all()
-                rollout, steps, ends = _Rollout(self._observations), 0, 0
+                steps = ends = 0
                 continue
+            self._rollout.decide(self._due, self._observations, outputs)
             self._observations, rewards, terminated, truncated, _ = result
-            rollout.add(self._observations, outputs, rewards, terminated, truncated, self._renewing)
-            steps += self.num_envs - int(np.count_nonzero(self._renewing))
-            self._renewing = terminated | truncated
-            ends += int(np.count_nonzero(self._renewing))
-        episodes = list(self._cut(rollout.stacked(), keep_ongoing=not whole)) if rollout else []
+            self._due = self._asked(terminated | truncated)
+            completed, ended = self._rollout.pay(rewards, terminated, truncated, self._due, self._observations)
+            steps, ends = steps + completed, ends + ended
+        episodes = [] if self._rollout.empty else list(self._cut(keep_ongoing=not whole))
         self._log_env_steps(metric=self._metrics_num_env_steps_sampled, num_steps=steps)
         self._increase_sampled_metrics(steps, ends)
         return episodes
 
     def make_env(self) -> None:
-        super().make_env()
+        with steps_are_no_decisions():
+            super().make_env()
+        native = self.env.unwrapped
+        self._own_clock = isinstance(native, FlowVectorEnv) and native.preset.own_clock
         mode = self.env.metadata.get("autoreset_mode")
         if mode is not AutoresetMode.NEXT_STEP:
             raise OrbitccError("autoreset_mode", str(mode), AutoresetMode.NEXT_STEP.value)
@@ -104,17 +115,24 @@ class ArrayEnvRunner(SingleAgentEnvRunner):
         seed = self._seed if self._needs_initial_reset else None
         self._observations, _ = self._try_env_reset(seed=seed)
         self._needs_initial_reset = False
-        self._renewing = np.zeros(self.num_envs, np.bool_)
+        self._due = self._asked(np.zeros(self.num_envs, np.bool_))
+        self._rollout = _Rollout(self.num_envs)
         self._ids = [uuid.uuid4().hex for _ in range(self.num_envs)]
         self._lengths = np.zeros(self.num_envs, np.int64)
         self._returns = np.zeros(self.num_envs)
         self._began = np.full(self.num_envs, time.perf_counter())
+
+    def _asked(self, ended: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Who decides on the next step, bool[sub-environments], where episodes of these have just ended."""
+        return self.env.unwrapped.active() & ~ended if self._own_clock else ~ended
 
     def _act(self, steps: int, explore: bool, random_actions: bool) -> dict[str, NDArray[Any]]:
         """The module's outputs for all sub-environments: sampled actions, log probabilities, inputs."""
         if random_actions:
             return {Columns.ACTIONS: self.env.action_space.sample()}
         seen = {Columns.OBS: torch.from_numpy(self._observations).to(self._device)}
+        if self._own_clock:
+            seen[DECIDES] = torch.from_numpy(self._due).to(self._device)
         if explore:
             runners = self.config.num_env_runners or 1
             lifetime = (self.num_env_steps_sampled_lifetime // runners + steps) * runners  # RLlib's estimate for all
@@ -129,81 +147,180 @@ class ArrayEnvRunner(SingleAgentEnvRunner):
             return unsquash_action(actions, self.env.single_action_space)
         return clip_action(actions, self.env.single_action_space) if self.config.clip_actions else actions
 
-    def _cut(self, rollout: dict[str, NDArray[Any]], keep_ongoing: bool) -> Iterator[SingleAgentEpisode]:
+    def _cut(self, keep_ongoing: bool) -> Iterator[SingleAgentEpisode]:
         """Finished episodes in the order of their ends, then the unfinished ones in the order of sub-environments."""
-        length = len(rollout["ended"])
-        begins = rollout["renewing"][0].astype(np.int64)
-        for step, flow in np.argwhere(rollout["ended"]).tolist():
-            yield self._episode(rollout, flow, begins[flow], step + 1)
+        taken = self._rollout.take(self._due, self._observations)
+        for flow, last, terminated, truncated in taken.ends:
+            yield self._episode(taken, flow, taken.up_to(last), terminated, truncated)
             self._log_episode_metrics(
                 int(self._lengths[flow]), float(self._returns[flow]), time.perf_counter() - self._began[flow]
             )
             self._ids[flow], self._began[flow] = uuid.uuid4().hex, time.perf_counter()
             self._lengths[flow] = self._returns[flow] = 0
-            begins[flow] = step + 2  # after the reset
-        for flow in np.flatnonzero(begins < length).tolist() if keep_ongoing else ():
-            yield self._episode(rollout, flow, begins[flow], length)
+            taken.next_seen[flow] += 1  # the last observation of the episode that has ended
+        for flow in np.flatnonzero(taken.next_row < taken.complete).tolist() if keep_ongoing else ():
+            yield self._episode(taken, flow, taken.complete[flow], False, False)
 
-    def _episode(self, rollout: dict[str, NDArray[Any]], flow: int, begin: int, end: int) -> SingleAgentEpisode:
-        """The episode of one sub-environment in the steps from `begin` up to `end`."""
-
-        def part(column: str, more: int = 0) -> InfiniteLookbackBuffer:
-            return InfiniteLookbackBuffer(rollout[column][begin : end + more, flow].copy())
-
+    def _episode(self, taken: "_Taken", flow: int, end: int, terminated: bool, truncated: bool) -> SingleAgentEpisode:
+        """The next episode of a sub-environment, up to its decision number `end` in the order of sub-environments."""
+        begin, seen = taken.next_row[flow], taken.next_seen[flow]
+        length = int(end - begin)
+        taken.next_row[flow], taken.next_seen[flow] = end, seen + length
+        rows = taken.rows[begin:end]
+        rewards = taken.rewards[rows]
         episode = SingleAgentEpisode(
             self._ids[flow],
-            observations=part(Columns.OBS, 1),
-            infos=InfiniteLookbackBuffer([{}] * (end - begin + 1)),
-            actions=part(Columns.ACTIONS),
-            rewards=part(Columns.REWARDS),
-            terminated=bool(rollout[Columns.TERMINATEDS][end - 1, flow]),
-            truncated=bool(rollout[Columns.TRUNCATEDS][end - 1, flow]),
-            extra_model_outputs={column: part(column) for column in rollout if column not in _OWN},
+            observations=InfiniteLookbackBuffer(taken.seen[taken.seen_rows[seen : seen + length + 1]]),
+            infos=InfiniteLookbackBuffer([{}] * (length + 1)),
+            actions=InfiniteLookbackBuffer(taken.outputs[Columns.ACTIONS][rows]),
+            rewards=InfiniteLookbackBuffer(rewards),
+            terminated=terminated,
+            truncated=truncated,
+            extra_model_outputs={
+                column: InfiniteLookbackBuffer(values[rows])
+                for column, values in taken.outputs.items()
+                if column != Columns.ACTIONS
+            },
             t_started=int(self._lengths[flow]),
             len_lookback_buffer=0,
         )
-        self._lengths[flow] += end - begin
-        self._returns[flow] += rollout[Columns.REWARDS][begin:end, flow].sum()
+        self._lengths[flow] += length
+        self._returns[flow] += rewards.sum()
         return episode
 
 
-_OWN = {Columns.OBS, Columns.ACTIONS, Columns.REWARDS, Columns.TERMINATEDS, Columns.TRUNCATEDS, "ended", "renewing"}
-"""Columns of a rollout that are no outputs of the module."""
+class _Taken:
+    """What a sample consists of, ordered for episodes to be cut out of it.
+
+    outputs: the module's, [n, ...] each, of decisions in the order of time; rewards: [n]; deciders: int[n].
+    seen: observations of decisions and after the last ones, [m, D]; seers: int[m], whose they are.
+    ends: sub-environment, row of the last decision, terminated and truncated of the episodes that ended.
+    incomplete: whether the last decision of each sub-environment is, bool[sub-environments].
+    """
+
+    def __init__(
+        self,
+        outputs: Mapping[str, NDArray[Any]],
+        rewards: NDArray[Any],
+        deciders: NDArray[np.int64],
+        seen: NDArray[np.float32],
+        seers: NDArray[np.int64],
+        ends: list[tuple[int, int, bool, bool]],
+        incomplete: NDArray[np.bool_],
+    ) -> None:
+        self.outputs, self.rewards, self.seen, self.ends = outputs, rewards, seen, ends
+        self.rows, self.seen_rows = (np.argsort(whose, kind="stable") for whose in (deciders, seers))
+        """Rows of decisions and of observations, sub-environment by sub-environment in the order of time."""
+        self._places = np.empty_like(self.rows)
+        self._places[self.rows] = np.arange(len(self.rows))
+        flows = len(incomplete)
+        self.next_row, self.next_seen = (
+            np.cumsum(np.bincount(whose, minlength=flows)) - np.bincount(whose, minlength=flows)
+            for whose in (deciders, seers)
+        )
+        """Where the next episode of each sub-environment begins, in `rows` and `seen_rows`."""
+        self.complete = self.next_row + np.bincount(deciders, minlength=flows) - incomplete
+        """Where its complete decisions end, in `rows`."""
+
+    def up_to(self, row: int) -> int:
+        """The end, in `rows`, of decisions of which this is the last."""
+        return int(self._places[row]) + 1
 
 
 class _Rollout:
-    """Arrays of all sub-environments, step by step."""
+    """The decisions of a sample in the order of time, and what each of them brought.
 
-    def __init__(self, first: NDArray[np.float32]) -> None:
-        self._columns: dict[str, list[NDArray[Any]]] = {Columns.OBS: [first]}
+    Those that were open at the end of the sample before are its first.
+    """
 
-    def __bool__(self) -> bool:
-        return len(self._columns) > 1
+    def __init__(self, flows: int) -> None:
+        self._open = np.full(flows, -1)  # the row of each sub-environment's decision that is not complete; -1: none
+        self._paid: NDArray[Any] = np.zeros(flows, np.float32)  # to open decisions so far
+        self._clear()
 
-    def add(
+    def _clear(self) -> None:
+        self._rows = 0
+        self._outputs: list[Mapping[str, NDArray[Any]]] = []
+        self._deciders: list[NDArray[np.int64]] = []
+        self._seen: list[NDArray[np.float32]] = []
+        self._seers: list[NDArray[np.int64]] = []
+        self._completed: list[NDArray[np.int64]] = []
+        self._rewards: list[NDArray[Any]] = []
+        self._ends: list[tuple[int, int, bool, bool]] = []
+
+    @property
+    def empty(self) -> bool:
+        return not self._completed
+
+    def decide(
+        self, due: NDArray[np.bool_], observations: NDArray[np.float32], outputs: Mapping[str, NDArray[Any]]
+    ) -> None:
+        """These sub-environments decide; `observations` and `outputs` are those of all."""
+        flows = np.flatnonzero(due)
+        pick: Any = slice(None) if len(flows) == len(due) else flows
+        self._add(flows, observations[pick], {column: values[pick] for column, values in outputs.items()})
+
+    def pay(
         self,
-        observations: NDArray[np.float32],
-        outputs: dict[str, NDArray[Any]],
-        rewards: NDArray[np.float64],
+        rewards: NDArray[Any],
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
-        renewing: NDArray[np.bool_],
-    ) -> None:
-        step = {
-            **outputs,
-            Columns.OBS: observations,
-            Columns.REWARDS: rewards,
-            Columns.TERMINATEDS: terminated,
-            Columns.TRUNCATEDS: truncated,
-            "ended": terminated | truncated,
-            "renewing": renewing,
-        }
-        for column, value in step.items():
-            self._columns.setdefault(column, []).append(value)
+        due: NDArray[np.bool_],
+        observations: NDArray[np.float32],
+    ) -> tuple[int, int]:
+        """A step brought this; how many decisions it completed, and how many episodes ended with one."""
+        self._paid = self._paid + rewards
+        ended = terminated | truncated
+        completes = (self._open >= 0) & (due | ended)
+        self._completed.append(self._open[completes])
+        self._rewards.append(self._paid[completes])
+        over = np.flatnonzero(completes & ended)
+        if over.size:
+            self._look(over, observations[over])
+            whose = (over, self._open[over], terminated[over], truncated[over])
+            self._ends += zip(*(part.tolist() for part in whose), strict=True)
+        self._open[completes] = -1
+        self._paid[self._open < 0] = 0
+        return len(self._completed[-1]), len(over)
 
-    def stacked(self) -> dict[str, NDArray[Any]]:
-        """Columns of [steps, sub-environments, ...]; there is one observation more."""
-        return {column: np.stack(values) for column, values in self._columns.items()}
+    def take(self, due: NDArray[np.bool_], observations: NDArray[np.float32]) -> _Taken:
+        """All that is complete; `due` decide next. The next sample begins with the rest."""
+        flows = np.flatnonzero(due)
+        self._look(flows, observations[flows])
+        columns = [column for column in self._outputs[-1] if all(column in part for part in self._outputs)]
+        outputs = {column: np.concatenate([part[column] for part in self._outputs]) for column in columns}
+        paid = np.concatenate(self._rewards)
+        rewards = np.zeros(self._rows, paid.dtype)
+        rewards[np.concatenate(self._completed)] = paid
+        taken = _Taken(
+            outputs,
+            rewards,
+            np.concatenate(self._deciders),
+            np.concatenate(self._seen),
+            np.concatenate(self._seers),
+            self._ends,
+            self._open >= 0,
+        )
+        self._clear()
+        waiting = np.flatnonzero(self._open >= 0)
+        if waiting.size:
+            last = np.append(taken.next_seen[1:], len(taken.seen_rows))[waiting] - 1
+            kept = {column: values[self._open[waiting]] for column, values in outputs.items()}
+            self._add(waiting, taken.seen[taken.seen_rows[last]], kept)
+        return taken
+
+    def _add(
+        self, flows: NDArray[np.int64], observations: NDArray[np.float32], outputs: Mapping[str, NDArray[Any]]
+    ) -> None:
+        self._open[flows] = np.arange(self._rows, self._rows + len(flows))
+        self._rows += len(flows)
+        self._outputs.append(outputs)
+        self._deciders.append(flows)
+        self._look(flows, observations)
+
+    def _look(self, flows: NDArray[np.int64], observations: NDArray[np.float32]) -> None:
+        self._seen.append(observations)
+        self._seers.append(flows)
 
 
 def _refuse_what_is_left_out(config: AlgorithmConfig) -> None:

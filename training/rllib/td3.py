@@ -42,6 +42,7 @@ from orbitcc.training.astraea_td3 import (
 from orbitcc.training.learners import RllibTd3Options
 from orbitcc.training.networks import Moments
 from orbitcc.training.recipe import Recipe
+from orbitcc.training.rllib.runner import DECIDES
 
 SEEN_BY_CRITICS = GLOBAL_STATE + OWN
 WEIGHT, WINDOW = -2, -1
@@ -98,7 +99,9 @@ class Td3Module(ActorCritics, TorchRLModule, InferenceOnlyAPI):
             if self._noise.shape != action.shape:
                 self._noise = torch.zeros_like(action)
             rho = settings.noise_correlation
-            self._noise = rho * self._noise + math.sqrt(1 - rho * rho) * torch.randn_like(action)
+            noise = rho * self._noise + math.sqrt(1 - rho * rho) * torch.randn_like(action)
+            # on flows' own clocks the noise of a flow changes from one of its decisions to the next
+            self._noise = torch.where(batch[DECIDES][:, None], noise, self._noise) if DECIDES in batch else noise
             action = (action + self.sigma * self._noise).clamp(-1.0, 1.0)
             action = torch.where(torch.rand_like(action) < self.random_share, 2 * torch.rand_like(action) - 1, action)
             if settings.brake_bdp:
@@ -134,7 +137,6 @@ class Experience:
 
     def add(self, episodes: list[SingleAgentEpisode], scales: bool) -> None:
         """Take in sampled episodes, or parts of them; `scales`: measure the scales of the inputs, too."""
-        tails, self._tails = self._tails, {}
         for episode in episodes:
             obs, action, reward = (
                 np.array(part, np.float32)
@@ -145,8 +147,7 @@ class Experience:
                 obs[:, self.width - OWN : self.width] = 0.0
             if scales:
                 self.scale.add(obs[:-1, : self.width])
-            if episode.id_ in tails:  # what came before, whose returns were not complete
-                earlier = tails[episode.id_]
+            if (earlier := self._tails.pop(episode.id_, None)) is not None:  # its returns were not complete
                 obs, action, reward = (
                     np.concatenate(pair) for pair in zip(earlier, (obs, action, reward), strict=True)
                 )
