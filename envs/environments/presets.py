@@ -369,7 +369,10 @@ class Preset:
 def require_one_clock(used: Preset, library: str) -> None:
     """Raise OrbitccError if flows decide on their own clocks, where a library takes each step for a decision of all."""
     if used.own_clock:
-        allowed = f'"world" for {library}; "flow" is for ppo, astraea-td3 and RLlib with ArrayEnvRunner or whole worlds'
+        allowed = (
+            f'"world" for {library}, which takes each step of a flow for a decision; "flow" is for ppo, astraea-td3, '
+            "rllib-ppo, rllib-td3 and whole worlds of RLlib"
+        )
         raise OrbitccError("preset.clock", used.clock, allowed)
 
 

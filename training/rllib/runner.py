@@ -287,8 +287,7 @@ class _Rollout:
         """All that is complete; `due` decide next. The next sample begins with the rest."""
         flows = np.flatnonzero(due)
         self._look(flows, observations[flows])
-        columns = [column for column in self._outputs[-1] if all(column in part for part in self._outputs)]
-        outputs = {column: np.concatenate([part[column] for part in self._outputs]) for column in columns}
+        outputs = {column: self._told(column, values) for column, values in self._outputs[-1].items()}
         paid = np.concatenate(self._rewards)
         rewards = np.zeros(self._rows, paid.dtype)
         rewards[np.concatenate(self._completed)] = paid
@@ -308,6 +307,15 @@ class _Rollout:
             kept = {column: values[self._open[waiting]] for column, values in outputs.items()}
             self._add(waiting, taken.seen[taken.seen_rows[last]], kept)
         return taken
+
+    def _told(self, column: str, last: NDArray[Any]) -> NDArray[Any]:
+        """A column of outputs of all decisions; NaN where a decision of the sample before was made without it."""
+
+        def unknown(count: int) -> NDArray[Any]:
+            return np.full((count, *last.shape[1:]), np.nan, np.result_type(last, np.float32))
+
+        parts = zip(self._outputs, self._deciders, strict=True)
+        return np.concatenate([part[column] if column in part else unknown(len(whose)) for part, whose in parts])
 
     def _add(
         self, flows: NDArray[np.int64], observations: NDArray[np.float32], outputs: Mapping[str, NDArray[Any]]

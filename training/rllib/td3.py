@@ -135,6 +135,9 @@ class Experience:
         self._tails: dict[str, tuple[Array, Array, Array]] = {}
         self._rng = np.random.default_rng([seed, 0xA57])
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_tails": {}}  # whoever goes on with it has other worlds
+
     def add(self, episodes: list[SingleAgentEpisode], scales: bool) -> None:
         """Take in sampled episodes, or parts of them; `scales`: measure the scales of the inputs, too."""
         for episode in episodes:
