@@ -197,10 +197,14 @@ def test_rllib_s_own_runner_samples_decisions_of_flows_with_clocks_of_their_own(
 
 
 def test_libraries_that_take_waiting_for_deciding_refuse_it() -> None:
-    with pytest.raises(OrbitccError, match=r'preset\.clock.*"world" for sb3-ppo; "flow" is for ppo'):
-        recipe.check_names(recipe.load("sb3-ppo-leo", ["preset.interval_rtts=0.5", "preset.clock=flow"]))
-    with pytest.raises(OrbitccError, match=r'preset\.clock.*"world" for rllib-ppo'):
-        recipe.check_names(recipe.load("rllib-ppo-leo", ["preset.interval_rtts=0.5", "preset.clock=flow"]))
+    own = ["preset.interval_rtts=0.5", "preset.clock=flow"]
+    with pytest.raises(
+        OrbitccError, match=r'preset\.clock.*"world" for sb3-ppo, which takes each step of a flow for a dec'
+    ):
+        recipe.check_names(recipe.load("sb3-ppo-leo", own))
+    with pytest.raises(OrbitccError, match=r'preset\.clock.*"world" for rllib, .* "flow" is for ppo, .*rllib-ppo'):
+        recipe.check_names(recipe.load("rllib-ppo-leo", [*own, "algorithm=rllib", "learner={algorithm='PPO'}"]))
+    recipe.check_names(recipe.load("rllib-ppo-leo", own))
     with pytest.raises(OrbitccError, match="clock.*world or flow"):
         recipe.check_names(recipe.load("ppo-leo", ["preset.clock=sun"]))
     made = FlowVectorEnv(2, world(), preset=OWN, autoreset_mode="SameStep")
@@ -210,8 +214,23 @@ def test_libraries_that_take_waiting_for_deciding_refuse_it() -> None:
     rllib = pytest.importorskip("orbitcc.envs.environments.rllib")
     for stateful in (False, True):
         arguments = {"num_envs": 2, "scenario": world(), "preset": OWN, "global_state": stateful}
-        with pytest.raises(OrbitccError, match=r"preset\.clock.*RLlib's single agents"):
+        with pytest.raises(OrbitccError, match=r"preset\.clock.*RLlib's own env runner"):
             rllib.flows(arguments)
+        with rllib.steps_are_no_decisions():
+            assert rllib.flows(arguments).preset.own_clock
+
+
+def test_rllib_s_own_runner_of_single_agents_refuses_flows_with_clocks_of_their_own() -> None:
+    from ray.rllib.algorithms.ppo import PPOConfig
+    from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+
+    config = (
+        PPOConfig()
+        .environment("orbitcc-flows", env_config={"scenario": world(), "preset": OWN})
+        .env_runners(num_env_runners=0, num_envs_per_env_runner=2, gym_env_vectorize_mode="vector_entry_point")
+    )
+    with pytest.raises(OrbitccError, match=r"preset\.clock.*RLlib's own env runner"):
+        SingleAgentEnvRunner(config=config)
 
 
 def test_a_world_that_was_saved_with_the_other_clock_does_not_go_on() -> None:

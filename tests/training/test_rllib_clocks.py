@@ -269,13 +269,20 @@ def test_recipes_of_ours_learn_with_rllib_on_flows_own_clocks(name: str, tmp_pat
     assert "learner/policy_loss" in (run / "metrics.csv").read_text(encoding="utf-8")
 
 
-def test_schedules_and_figures_count_decisions(tmp_path: Path) -> None:
-    changes = (*SMALL_PPO, "learner.lr=1e-3", "learner.lr_final=1e-4", "learner.lr_decay=6000")
+@pytest.mark.parametrize("env_runners", [0, 2])
+def test_schedules_and_figures_count_decisions(env_runners: int, tmp_path: Path) -> None:
+    changes = (
+        *SMALL_PPO,
+        f"learner.env_runners={env_runners}",
+        "learner.lr=1e-3",
+        "learner.lr_final=1e-4",
+        "learner.lr_decay=6000",
+    )
     learner = rllib.RLlibLearner(plan_of("rllib-ppo-leo", two_flows(tmp_path), "flow", *changes), seed=1)
     try:
         first, second = learner.iterate(), learner.iterate()
         counted = first["agent_steps"] + second["agent_steps"]
-        assert 2400 <= counted < 2400 + 12
+        assert 2400 <= counted < 2400 + 2 * 6 * max(env_runners, 1)
         assert learner.algorithm.metrics.peek(("env_runners", "num_env_steps_sampled_lifetime")) == counted
         assert second["learner/learning_rate"] == pytest.approx(1e-3 - 9e-4 * counted / 6000, rel=1e-3)
         assert -0.1 <= second["train/reward"] <= 0.1

@@ -1,6 +1,7 @@
 """Astraea's learner in RLlib: inputs of critics, returns, updates, exploration, export, and a run of its recipe."""
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,20 @@ def test_returns_of_three_steps_do_not_depend_on_where_samples_are_cut(lengths: 
     found = stored(lengths, "")
     assert sorted(found) == [0, 1, 2, 3], "the last two wait for what follows"
     assert found[3] == pytest.approx((8 + 0.9 * 16 + 0.81 * 32, 0.729, 6))
+
+
+def test_what_is_not_complete_waits_for_a_sample_that_goes_on_with_it_but_not_in_another_run() -> None:
+    """On flows' own clocks a flow may complete no decision in a sample."""
+    experience = Experience(small(*THREE), 1)
+    first, second = parts([4, 2], "terminated")
+    (other,) = parts([3], "terminated")
+    other.id_ = "other"
+    experience.add([first], scales=False)
+    experience.add([other], scales=False)
+    resumed = pickle.loads(pickle.dumps(experience))
+    for one, seen in ((experience, [0, 0, 1, 1, 2, 2, 3, 4, 5]), (resumed, [0, 0, 1, 1, 2, 4, 5])):
+        one.add([second], scales=False)
+        assert sorted(one.now[: one.filled, 0]) == seen
 
 
 @pytest.mark.parametrize("given", [False, True])
