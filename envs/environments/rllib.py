@@ -145,7 +145,8 @@ class StatefulFlowVectorEnv(FlowVectorEnv):
 
     An observation is float32[D + 12]: the preset's, which is all that a policy may read, then
     :meth:`~orbitcc.FlowVectorEnv.state` of the same moment, for the value function. Autoreset is in the next
-    step, so the last observation of an episode comes with the last state of its world. A subclass may give the value
+    step, so the last observation of an episode comes with the last state of its world. A flow that waits for its next
+    decision (clock `flow`) repeats its observation, beside the state of this moment. A subclass may give the value
     function other inputs: `CRITIC_INPUTS` numbers of :meth:`critic_inputs`.
     """
 
@@ -155,8 +156,8 @@ class StatefulFlowVectorEnv(FlowVectorEnv):
         """Arguments are those of :class:`FlowVectorEnv`.
 
         Raises:
-            OrbitccError: another `autoreset_mode` than the next step, or flows have clocks of their own
-                outside :func:`steps_are_no_decisions`.
+            OrbitccError: another `autoreset_mode` than the next step, or flows have clocks of their own outside
+                :func:`counting_decisions`.
         """
         super().__init__(num_envs, scenario, **arguments)
         _require_one_clock(self.preset)
@@ -177,10 +178,10 @@ _COUNTS_DECISIONS: ContextVar[bool] = ContextVar("_COUNTS_DECISIONS", default=Fa
 
 
 @contextmanager
-def steps_are_no_decisions() -> Iterator[None]:
-    """Environments of flows that are made within may have flows with clocks of their own.
+def counting_decisions() -> Iterator[None]:
+    """Allow environments that are made within it flows with clocks of their own.
 
-    For who asks :meth:`FlowVectorEnv.active` which flows decide, as RLlib's own env runner does not.
+    An env runner calls it that asks :meth:`FlowVectorEnv.active` which flows decide. RLlib's own does not ask.
     """
     token = _COUNTS_DECISIONS.set(True)
     try:
@@ -210,7 +211,7 @@ def flows(config: dict[str, Any]) -> FlowVectorEnv:
 
     Raises:
         OrbitccError: RLlib asks for a single environment, or flows have clocks of their own outside
-            :func:`steps_are_no_decisions`.
+            :func:`counting_decisions`.
     """
     arguments = dict(config)
     kind = StatefulFlowVectorEnv if arguments.pop("global_state", False) else FlowVectorEnv

@@ -216,7 +216,7 @@ def test_libraries_that_take_waiting_for_deciding_refuse_it() -> None:
         arguments = {"num_envs": 2, "scenario": world(), "preset": OWN, "global_state": stateful}
         with pytest.raises(OrbitccError, match=r"preset\.clock.*RLlib's own env runner"):
             rllib.flows(arguments)
-        with rllib.steps_are_no_decisions():
+        with rllib.counting_decisions():
             assert rllib.flows(arguments).preset.own_clock
 
 

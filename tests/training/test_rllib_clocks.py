@@ -18,7 +18,7 @@ pytest.importorskip("ray.rllib")
 import torch
 from ray.rllib.core.columns import Columns
 
-from orbitcc.envs.environments.rllib import StatefulFlowVectorEnv, steps_are_no_decisions
+from orbitcc.envs.environments.rllib import StatefulFlowVectorEnv, counting_decisions
 from orbitcc.training import rllib
 from orbitcc.training.rllib.critic import PrivilegedFlows
 from orbitcc.training.rllib.runner import DECIDES, ArrayEnvRunner
@@ -79,7 +79,7 @@ class Watched:
 
 def by_plain_loop(env, seed: int | None, actions: list[np.ndarray]) -> tuple[dict[int, list[dict]], int]:
     """The episodes of each flow, as a dictionary of open decisions finds them, and how many decisions are complete."""
-    with steps_are_no_decisions():
+    with counting_decisions():
         made = env()
     obs, _ = made.reset(seed=seed)
     due, open_ = made.active(), {}

@@ -22,7 +22,7 @@ from ray.rllib.utils.spaces.space_utils import clip_action, unsquash_action
 
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
-from orbitcc.envs.environments.rllib import steps_are_no_decisions
+from orbitcc.envs.environments.rllib import counting_decisions
 
 _OTHERWISE = "RLlib's own env runner"
 DECIDES = "decides"
@@ -99,7 +99,7 @@ class ArrayEnvRunner(SingleAgentEnvRunner):
         return episodes
 
     def make_env(self) -> None:
-        with steps_are_no_decisions():
+        with counting_decisions():
             super().make_env()
         native = self.env.unwrapped
         self._own_clock = isinstance(native, FlowVectorEnv) and native.preset.own_clock
