@@ -224,9 +224,12 @@ def test_rllib_s_own_runner_of_single_agents_refuses_flows_with_clocks_of_their_
     from ray.rllib.algorithms.ppo import PPOConfig
     from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
+    from orbitcc.envs.environments.rllib import FLOWS, register_envs
+
+    register_envs()
     config = (
         PPOConfig()
-        .environment("orbitcc-flows", env_config={"scenario": world(), "preset": OWN})
+        .environment(FLOWS, env_config={"scenario": world(), "preset": OWN})
         .env_runners(num_env_runners=0, num_envs_per_env_runner=2, gym_env_vectorize_mode="vector_entry_point")
     )
     with pytest.raises(OrbitccError, match=r"preset\.clock.*RLlib's own env runner"):
