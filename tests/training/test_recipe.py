@@ -9,7 +9,6 @@ import pytest
 from orbitcc.agents.training_range import training_range
 from orbitcc.common.errors import OrbitccError
 from orbitcc.common.files import read_toml, toml_text
-from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.environments.safety import SafetyFilter
 from orbitcc.envs.scenarios import DISTRIBUTIONS
 from orbitcc.training import recipe
