@@ -24,7 +24,7 @@ from orbitcc.agents import hub
 from orbitcc.agents.libraries import suggestion
 from orbitcc.agents.model_card import CardAction, CardObservation, ModelCard
 from orbitcc.agents.policy import Tensors, build, mismatch
-from orbitcc.agents.runs.folders import BEST, CONFIG, SELECTED, SENT, replace_folder, scratch
+from orbitcc.agents.runs.folders import BEST, CONFIG, SENT, replace_folder, scratch
 from orbitcc.agents.runs.folders import CARD as CARD
 from orbitcc.agents.runs.folders import SHIPPED as SHIPPED
 from orbitcc.agents.runs.folders import WEIGHTS as WEIGHTS
@@ -78,7 +78,7 @@ class Checkpoint:
 
     @property
     def preset(self) -> Preset:
-        """Observation, action and interval of the policy: `CongestionEnv(..., preset=loaded.preset)`."""
+        """Observation, action, interval and safety filter of the policy: `CongestionEnv(..., preset=loaded.preset)`."""
         seen, done = self.card.observation, self.card.action
         return preset(
             {
@@ -89,6 +89,7 @@ class Checkpoint:
                 "interval_rtts": self.card.interval_rtts,
                 "interval_least_ms": self.card.interval_least_ms,
                 "clock": self.card.clock,
+                "safety_filter": self.card.safety_filter,
             }
         )
 
@@ -131,10 +132,7 @@ def resolve(name_or_path: str | Path) -> Path:
 
 def _unfinished(run: Path) -> str:
     """Why a run has no `best/`."""
-    how = f"`orbitcc train {run} --resume` goes on"
-    if (run / SELECTED).is_dir():
-        return f"does not exist: the run is not finished, {how}; its policy until now, unfinished, is {run / SELECTED}"
-    return f"does not exist: nothing was evaluated in this run, {how}"
+    return f"does not exist: nothing was evaluated in this run, `orbitcc train {run} --resume` goes on"
 
 
 def load(name_or_path: str | Path) -> Checkpoint:
@@ -290,7 +288,7 @@ def with_preference(parameters: Mapping[str, Any], values: Mapping[str, Any]) ->
 
 
 def decisions_of(used: Preset) -> dict[str, Any]:
-    """The fields of a card that say what a policy of this preset observes, what it decides, and when.
+    """The fields of a card that say what a policy of this preset observes, and what it decides, when and within what.
 
     Raises OrbitccError for a preset whose functions are not native.
     """
@@ -312,6 +310,7 @@ def decisions_of(used: Preset) -> dict[str, Any]:
         "interval_rtts": used.interval_rtts,
         "interval_least_ms": used.interval_least_ms,
         "clock": used.clock,
+        "safety_filter": used.safety_filter,
     }
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from orbitcc.agents.checkpoint import Checkpoint
-from orbitcc.agents.model_card import SafetyFilter
 from orbitcc.agents.runs.folders import SHIPPED
 from orbitcc.common.errors import OrbitccError
 from orbitcc.emulator import needs, program
+from orbitcc.envs.environments.safety import SafetyFilter
 
 NAME = re.compile(r"[A-Za-z0-9_]{1,15}")
 """What the kernel takes for the name of a BPF congestion control, and its BPF file system for a folder."""

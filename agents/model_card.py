@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from orbitcc.envs.environments.safety import SafetyFilter
+
 Range = tuple[float, float]
 LEAKY_SLOPE = 0.2
 """Of the activation `leaky_relu` below zero, as in Astraea's networks; the simulator's networks have the same."""
@@ -66,19 +68,6 @@ class TrainingRange(_Model):
     loss: Range | None = None
     flows: Range | None = None
     remarks: str = ""
-
-
-class SafetyFilter(_Model):
-    """Limits around the policy network (docs/policies.md): the window is at most `max_bdp` measured bandwidth-delay
-    products (0: no bound); Cubic takes over when, for `patience_s` and four RTTs, the path has measured outside of the
-    training range: its smallest RTT and largest delivery rate over ten seconds, the share of lost packets over three
-    (0: never)."""
-
-    max_bdp: Annotated[float, Field(ge=0, le=1e3)] = 4.0
-    min_rtt_ms: Range = (0.0, 1e6)
-    max_rate_mbps: Annotated[float, Field(ge=0, le=1e9)] = 1e9
-    max_loss: Annotated[float, Field(ge=0, le=1)] = 1.0
-    patience_s: Annotated[float, Field(ge=0, le=1e4)] = 1.0
 
 
 class Training(_Model):

@@ -50,6 +50,7 @@ def load(name: str) -> _sim.PythonPolicy:
         interval_ns=preset.interval_ns,
         interval_rtts=preset.interval_rtts,
         interval_least_ns=preset.interval_least_ns,
+        safety_filter=preset.limits,
     )
 
 

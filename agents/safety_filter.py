@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from orbitcc.agents import checkpoint
-from orbitcc.agents.model_card import SafetyFilter, TrainingRange
+from orbitcc.agents.model_card import TrainingRange
 from orbitcc.common.errors import OrbitccError
 from orbitcc.common.numbers import checked_number
+from orbitcc.envs.environments.safety import SafetyFilter
 
 RTT_MARGIN, RATE_MARGIN = 1.25, 1.5
 """Margins on the training range, because measured minimum RTTs include queues and measured rates include bursts."""

@@ -130,6 +130,7 @@ class Sandbox:
                 interval_ms=about["interval"][0],
                 interval_rtts=about["interval"][1],
                 interval_least_ms=about["interval"][2],
+                safety_filter=about["safety_filter"] and parse_json(about["safety_filter"]),
             ).for_deployment()
         except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             raise CandidateError("candidate", f"its preset cannot be used: {plain(error)[:300]}") from None
@@ -143,6 +144,7 @@ class Sandbox:
             interval_ns=preset.interval_ns,
             interval_rtts=preset.interval_rtts,
             interval_least_ns=preset.interval_least_ns,
+            safety_filter=preset.limits,
         )
 
     def end(self) -> None:
@@ -346,7 +348,7 @@ def _run(requests: int, answers: int, source: str, name: str, network: bool, aud
         run = Run(f"{_MODULE}:{FACTORY}")
         preset = run.preset
         native = {kind: preset.native(kind).json() for kind in ("observation", "action")}
-        say(_READY, json.dumps({**native, "interval": preset.interval}))
+        say(_READY, json.dumps({**native, "interval": preset.interval, "safety_filter": preset.limits}))
         width = 8 * len(STATISTICS)
         while True:
             flow, size = struct.unpack("=iI", _received(requests, 8, os._exit))

@@ -106,6 +106,7 @@ class PythonPolicy:
         interval_ns: int,
         interval_rtts: float = 0.0,
         interval_least_ns: int = 1_000_000,
+        safety_filter: str | None = None,
     ) -> None: ...
 
 class Simulation:
@@ -179,9 +180,10 @@ class Worlds:
     """N independent worlds stepped together by a thread pool, GIL released.
 
     Each world advances by `interval_ns` per step on its own grid (t = k x interval); with `interval_rtts` > 0 by so
-    many RTTs, the mean over its agents. Functions are JSON text (:func:`function`). Agent
-    index k of a world is its k-th flow with the controller `external`, in the order of the spec; worlds with fewer such
-    flows leave agents idle. A flow that `follows` another takes over its agent index.
+    many RTTs, the mean over its agents. Functions are JSON text (:func:`function`), and so is the safety filter around
+    what the agents decide (as of :class:`Policy`). Agent index k of a world is its k-th flow with the controller
+    `external`, in the order of the spec; worlds with fewer such flows leave agents idle. A flow that `follows` another
+    takes over its agent index.
     Arrays are caller-owned, C-contiguous and written in place; a wrong shape or dtype raises ValueError.
     """
 
@@ -197,6 +199,7 @@ class Worlds:
         observation: str = '"astraea"',
         action: str = '"astraea"',
         reward: str = '"astraea"',
+        safety_filter: str | None = None,
         threads: int = 0,
         policies: Mapping[str, Policy | FixedPolicy | PythonPolicy] | None = None,
         emulator: str | None = None,

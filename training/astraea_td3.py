@@ -26,7 +26,7 @@ from orbitcc.agents.runs import plain_state
 from orbitcc.common.errors import FileError
 from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
-from orbitcc.envs.environments.presets import STATS, preset
+from orbitcc.envs.environments.presets import STATS
 from orbitcc.training.episodes import EpisodeTotals
 from orbitcc.training.learners import Td3Options
 from orbitcc.training.networks import ACTIVATIONS, Dense, Moments, denormalised, exported
@@ -253,7 +253,7 @@ class AstraeaTd3Learner:
         self.env = BatchedParallelEnv(
             settings.worlds,
             recipe.world(),
-            preset=recipe.preset,
+            preset=recipe.used_preset,
             stagger=True,
             statistics=True,
             journal=True,
@@ -509,7 +509,7 @@ def fairness_part(settings: Td3Options, done: float) -> int:
 
 def with_fairness(recipe: Recipe, part: int) -> dict[str, Any]:
     """The reward of a recipe with the weight of fairness of a part of its curriculum."""
-    paid = preset(recipe.preset).native("reward")
+    paid = recipe.used_preset.native("reward")
     return {"name": paid.name, **paid.parameters, "fairness": recipe.options(Td3Options).fairness[part]}
 
 

@@ -27,7 +27,7 @@ CLASSICAL = ("cubic", "reno")
 
 def trained_on(loaded: checkpoint.Checkpoint) -> str | Scenario | ScenarioDistribution:
     """The worlds on which a policy was trained: from its run folder, or else the scenario that its card names, or else
-    that of its recipe. Of a policy joined from two these are the worlds of the first.
+    that of its recipe.
 
     Raises:
         OrbitccError: the recipe is not here, or has other worlds by now.

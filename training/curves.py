@@ -142,7 +142,7 @@ def _as_long_as(other: Recipe, plan: Recipe) -> Recipe:
         return other
     schedules = {name: getattr(plan.learner, name) for name in plan.kind.schedules}
     learner = other.learner.changed(**schedules)
-    return other.changed(agent_steps=plan.agent_steps, learner=learner, finish=plan.finish)
+    return other.changed(agent_steps=plan.agent_steps, learner=learner)
 
 
 def draw(folders: Sequence[Path], picture: Path) -> Path:

@@ -27,11 +27,9 @@ from orbitcc.agents.runs import seal
 from orbitcc.agents.runs.folders import locked, replace_folder, scratch
 from orbitcc.agents.runs.run_folder import CONFIG, RunFolder, revision, versions
 from orbitcc.agents.training_range import training_range
-from orbitcc.common.errors import FileError, StateError
-from orbitcc.envs.environments.presets import preset
+from orbitcc.common.errors import FileError, OrbitccError, StateError
 from orbitcc.eval.heldout_metrics import Figures, failures
 from orbitcc.parallel.progress import Display
-from orbitcc.training.finishing import begin_anew, finish, is_finished, is_lost, selected
 from orbitcc.training.heldout import HeldOut, constant
 from orbitcc.training.logbook import Logbook, Logbooks, MakeLogbook
 from orbitcc.training.recipe import Recipe
@@ -140,8 +138,7 @@ def train(
 ) -> TrainingResult:
     """Train until `recipe.agent_steps`, or until an interrupt (Ctrl-C or SIGTERM), which saves and returns.
 
-    `best/` is the policy to use. With `recipe.finish` it is made at the end, of the best policy in `selected/`, after
-    what that needs has been trained.
+    `best/` is the policy with the highest score.
 
     resume: continue from the saved state. With our own learners the run continues bit for bit as if it had never ended.
 
@@ -162,36 +159,13 @@ def train(
         run.recover()
         progress = check_state(run, recipe, trust) if resume else TrainingState()
         if not resume:
-            begin_anew(run)
+            shutil.rmtree(run.best, ignore_errors=True)  # of an earlier training in this folder
         failure = _gave_up(recipe, progress)
-        if not _is_trained(recipe, progress) or (not failure and is_lost(selected(recipe, run))):
+        if not _is_trained(recipe, progress) or (not failure and _is_lost(run.best)):
             display = show(recipe)
             failure = _train(recipe, seed, run, progress, resume, command, display, logbooks, saved, interrupt, again)
-        if failure or interrupt.requested or not _is_trained(recipe, progress):
-            return replace(_outcome(run, recipe, progress), failure=failure)
-
-        def train_next(following: Recipe, folder: RunFolder) -> str | None:
-            begun = (folder.path / CONFIG).is_file()
-            if not begun and folder.path.exists():
-                raise FileError(
-                    "resume", str(folder.path / CONFIG), "a file; without the folder its training begins again"
-                )
-            result = train(
-                following,
-                seed,
-                folder if begun else new_run(following, seed, run.path, command, folder.path.name),
-                resume=begun and folder.recover(),
-                command=command,
-                show=show,
-                logbooks=logbooks,
-                saved=lambda state: saved(progress),
-                trust=trust,
-                again=again,
-            )
-            return None if result.finished and not result.failure else result.failure
-
-        failure = finish(recipe, run, train_next) or ""
-        saved(progress)
+        else:
+            saved(progress)
         return replace(_outcome(run, recipe, progress), failure=failure)
 
 
@@ -213,6 +187,15 @@ def _guarded(run: RunFolder, resume: bool) -> Iterator[None]:
 def _is_trained(recipe: Recipe, progress: TrainingState) -> bool:
     """Whether the training is over, its last evaluation included."""
     return progress.agent_steps >= recipe.agent_steps and progress.evaluated_at == progress.agent_steps
+
+
+def _is_lost(policy: Path) -> bool:
+    """Whether a checkpoint is missing or damaged."""
+    try:
+        checkpoint.load(policy)
+    except OrbitccError:
+        return True
+    return False
 
 
 def _gave_up(recipe: Recipe, progress: TrainingState) -> str:
@@ -238,11 +221,11 @@ def _train(
     progress.restarts += resume
     if 0 < recipe.evaluation.give_up_after <= progress.failing:
         progress.failing = 0
-    heldout = HeldOut(recipe.held_out_world(), recipe.preset, recipe.evaluation.worlds, recipe.evaluation.seed)
+    heldout = HeldOut(recipe.held_out_world(), recipe.used_preset, recipe.evaluation.worlds, recipe.evaluation.seed)
     failure = ""
     with display:
         display.say(f"run folder {run.path}")
-        for damage in mend(run, recipe, progress) if resume else ():
+        for damage in mend(run, progress) if resume else ():
             display.say(damage)
         if _is_trained(recipe, progress):
             progress.evaluated_at = -1  # its best policy was lost
@@ -361,8 +344,7 @@ class _Loop:
     def _diverged(self, reason: str, cause: Exception | None = None) -> NoReturn:
         raise Diverged(
             f"diverged: after {self.progress.agent_steps:,} agent steps {reason}; "
-            f"{selected(self.recipe, self.run_folder).name}/ and last/ are those after "
-            f"{self.progress.evaluated_at:,}"
+            f"best/ and last/ are those after {self.progress.evaluated_at:,}"
         ) from cause
 
     def _evaluate_and_save(self) -> None:
@@ -387,7 +369,7 @@ class _Loop:
         )
         if score > progress.best_score:
             progress.best, progress.best_score, progress.best_at = scores, score, progress.agent_steps
-            checkpoint.save(selected(self.recipe, self.run_folder), card, tensors)
+            checkpoint.save(self.run_folder.best, card, tensors)
         checkpoint.save(self.run_folder.last, card, tensors)
         self._count_failures(scores)
         self._save_state()
@@ -454,7 +436,7 @@ class _Loop:
         self._save_s = self._saved_at - began
 
     def _card(self) -> ModelCard:
-        deployed = preset(self.recipe.preset).for_deployment()
+        deployed = self.recipe.used_preset.for_deployment()
         hours = self.progress.agent_steps * deployed.interval_ms / 3.6e6
         return ModelCard(
             name=self.run_folder.name,
@@ -483,7 +465,7 @@ def _learner(recipe: Recipe, seed: int) -> Learner:
 
 
 def _outcome(run: RunFolder, recipe: Recipe, progress: TrainingState) -> TrainingResult:
-    finished = _is_trained(recipe, progress) and is_finished(recipe, run)
+    finished = _is_trained(recipe, progress)
     return TrainingResult(
         run, progress.agent_steps, finished, progress.scores, progress.best, progress.best_score, progress.best_at
     )

@@ -59,7 +59,7 @@ class PpoLearner:
         self._env = FlowVectorEnv(
             ppo.flows,
             recipe.world(),
-            preset=recipe.preset,
+            preset=recipe.used_preset,
             reward_scale=ppo.reward_scale,
             stagger=True,
             journal=self._can_replay,

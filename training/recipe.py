@@ -5,15 +5,17 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, SerializeAsAny, model_validator
 
 from orbitcc.agents.checkpoint import load as load_checkpoint
-from orbitcc.agents.checkpoint import with_preference
 from orbitcc.agents.model_card import Gate, Layer, TrainingRange
 from orbitcc.agents.safety_filter import limits
+from orbitcc.agents.training_range import training_range
 from orbitcc.common import code
 from orbitcc.common.errors import FileError, OrbitccError, UnknownNameError
 from orbitcc.common.files import MOST_LEVELS, read_toml
@@ -23,9 +25,10 @@ from orbitcc.envs.description.model import Model, number
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.description.support import Backend
 from orbitcc.envs.environments import presets
+from orbitcc.envs.environments.safety import SafetyFilter
 from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution
 from orbitcc.eval.heldout_metrics import Weights
-from orbitcc.training.learners import ALGORITHMS, Algorithm, FlowPpoOptions, PpoOptions
+from orbitcc.training.learners import ALGORITHMS, Algorithm, FlowPpoOptions
 
 RECIPES = Path(__file__).resolve().parent / "recipes"
 
@@ -124,26 +127,24 @@ class Evaluation(Model):
     give_up_from: Annotated[float, _fraction] = 0.5
 
 
-class Finish(Model):
-    """How a run makes the policy to use, `best/`, of the one that it has selected (training/finishing.py).
+class FilterBounds(Model):
+    """The safety filter in which a policy learns and acts. Its other limits come from the training range of the
+    recipe's worlds (:func:`orbitcc.agents.safety_filter.limits`).
 
-    join: what differs in a second training for long paths: with the same seed, from the weights of the selected
-        policy, in the folder `long/` of the run. A table in it changes single values, but `scenario` is replaced.
-        Empty: there is none.
-    above_ms: its policy acts above this minimum RTT (agents/joining.py).
-    action: parameters of the action that replace those of the training.
-    interval_rtts: time between decisions in RTTs, at least what a fixed interval was in the training; 0: as trained.
-    preference: of the feature `delay-preference`, `usual` and perhaps `contested`; empty: as trained.
-    max_bdp, patience_s: of a safety filter (agents/safety_filter.py); 0 switches a bound off.
+    max_bdp: largest window in measured bandwidth-delay products, at least 1.5; 0: no bound.
+    patience_s: Cubic takes over after so long outside of the training range; 0: never.
     """
 
-    join: dict[str, Any] = Field(default={})
-    above_ms: Annotated[float, number(1, 10_000, "ms")] = 470.0
-    action: dict[str, Any] = Field(default={})
-    interval_rtts: Annotated[float, number(0, 100, "RTTs")] = 0.0
-    preference: dict[str, Any] = Field(default={})
     max_bdp: Annotated[float, number(0, 1e3, "BDP")] = 4.0
     patience_s: Annotated[float, number(0, 1e4, "s")] = 1.0
+
+    def around(self, training_range: TrainingRange) -> SafetyFilter:
+        """The whole filter.
+
+        Raises:
+            OrbitccError: a bound that would stop the start of a connection.
+        """
+        return limits(training_range, self.max_bdp, self.patience_s)
 
 
 class Recipe(Model):
@@ -153,7 +154,7 @@ class Recipe(Model):
     preset: observation, action and reward.
     start_from: name or path of a checkpoint whose policy our own PPO begins with; empty: with random weights.
     learner: options of the learner.
-    finish: how `best/` is made of the selected policy after the training.
+    safety_filter: limits around what the policy decides, in the training worlds, in the held-out ones and in its card.
 
     `--set agent_steps=N` makes a run shorter or longer. It scales the schedules of the learner
     (`orbitcc.training.learners.Algorithm.schedules`) that are not set themselves: where the learning rate and the
@@ -184,7 +185,7 @@ class Recipe(Model):
     network: PolicyShape = PolicyShape()
     learner: SerializeAsAny[Model] = Field(default=Model(), description="its fields depend on the algorithm")
     evaluation: Evaluation = Evaluation()
-    finish: Finish | None = None
+    safety_filter: FilterBounds | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -208,8 +209,6 @@ class Recipe(Model):
         code.from_file("start_from", self.start_from)
         if self.start_from and self.algorithm != "ppo":
             raise OrbitccError("start_from", self.start_from, "nothing with a learner but ppo")
-        if self.finish is not None and self.finish.join and self.algorithm != "ppo":
-            raise OrbitccError("finish.join", self.finish.join, f"an empty table with {self.algorithm}, not with ppo")
         return self
 
     @property
@@ -253,6 +252,24 @@ class Recipe(Model):
         world = self.world()
         return world.held_out() if isinstance(world, PathDistribution | Mixture) else world
 
+    @cached_property
+    def used_preset(self) -> presets.Preset:
+        """The preset with the safety filter of the recipe: what learners, evaluations and cards use.
+
+        Raises:
+            OrbitccError: an unknown preset or scenario, or limits that are not allowed.
+        """
+        used = presets.preset(self.preset)
+        if self.safety_filter is None:
+            return used
+        if used.safety_filter is not None:
+            raise OrbitccError("preset.safety_filter", "a table", "nothing where the recipe has one")
+        world = self.world()
+        try:
+            return replace(used, safety_filter=self.safety_filter.around(training_range(world)))
+        except OrbitccError as error:
+            raise error.under("safety_filter") from None
+
     def world_digest(self) -> str:
         """12 hex digits of the training worlds, whose file or definition may change while the recipe does not."""
         return hashlib.sha256(self.world().model_dump_json().encode()).hexdigest()[:12]
@@ -287,8 +304,7 @@ def load(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
 def changed(data: dict[str, Any], changes: Sequence[str]) -> Recipe:
     """A recipe from its values, with changes as `key=value` (dotted keys).
 
-    A change of `agent_steps` scales the schedules of the learner (see :class:`Recipe`), and the second training of
-    `finish.join`, unless these are set themselves.
+    A change of `agent_steps` scales the schedules of the learner (see :class:`Recipe`) that are not set themselves.
 
     Raises:
         OrbitccError: an unknown key, or a value that is not allowed.
@@ -302,29 +318,19 @@ def changed(data: dict[str, Any], changes: Sequence[str]) -> Recipe:
     stated = copy.deepcopy(data)
     for key, value in given.items():
         _put(data, key, value)
-    if any(key.rpartition(".")[2] == "agent_steps" for key in given):
+    if "agent_steps" in given:
         _scale_schedules(data, stated, given)
     return Recipe.build(data)
 
 
 def _scale_schedules(data: dict[str, Any], stated: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Scale the schedules in `data` with the lengths of its trainings; `stated` has those before the change."""
+    """Scale the schedules in `data` with the length of the training; `stated` has the one before the change."""
     recipe = Recipe.build(copy.deepcopy(data))
     begun = Recipe.build({**copy.deepcopy(data), "agent_steps": stated.get("agent_steps", recipe.agent_steps)})
     schedules, factor = recipe.kind.schedules, recipe.agent_steps / begun.agent_steps
     for name, power in schedules.items():
         if factor != 1 and not {f"learner.{name}", "learner"} & given.keys():
             _put(data, f"learner.{name}", _scaled(getattr(recipe.learner, name), factor**power))
-    join = (stated.get("finish") or {}).get("join", {})
-    if recipe.finish is None or {"finish", "finish.join"} & given.keys() or "agent_steps" not in join:
-        return
-    first = _second(begun, join)
-    if "finish.join.agent_steps" not in given:
-        _put(data, "finish.join.agent_steps", _scaled(first.agent_steps, factor))
-    factor = _second(begun, data["finish"]["join"]).agent_steps / first.agent_steps
-    for name, power in schedules.items():
-        if name in join.get("learner", {}) and f"finish.join.learner.{name}" not in given:
-            _put(data, f"finish.join.learner.{name}", _scaled(getattr(first.learner, name), factor**power))
 
 
 def _scaled(value: float, factor: float) -> float:
@@ -342,8 +348,7 @@ def by_learner(recipe: Recipe, learner: str) -> list[str]:
     if found is None:
         allowed = f"{', '.join(LEARNERS)}, for recipes with ppo or astraea-td3 ({recipe.algorithm} here)"
         raise OrbitccError("learner", learner, allowed)
-    alone = [] if recipe.finish is None else ["finish.join={}"]  # only our PPO begins with a policy
-    return [f"algorithm={found}", f"name={recipe.name}-{learner}", *alone]
+    return [f"algorithm={found}", f"name={recipe.name}-{learner}"]
 
 
 def check_names(recipe: Recipe) -> None:
@@ -363,30 +368,11 @@ def check_names(recipe: Recipe) -> None:
     if recipe.backend != "simulator" and not recipe.kind.by_flow:
         those = ", ".join(name for name, kind in ALGORITHMS.items() if kind.by_flow)
         raise OrbitccError("backend", recipe.backend, f"simulator, with {recipe.algorithm} (not {those})")
-    used = presets.preset(recipe.preset)
+    used = recipe.used_preset
     if recipe.kind.one_clock:
         presets.require_one_clock(used, recipe.algorithm)
     if used.choices is not None and not recipe.kind.discrete:
         raise OrbitccError("preset.action", str(used.action), f"steps, with {recipe.algorithm}")
-    if recipe.finish is not None:
-        action = used.native("action")
-        if "name" in recipe.finish.action:
-            raise OrbitccError("finish.action.name", recipe.finish.action["name"], "parameters of the same action")
-        try:
-            limits(TrainingRange(scenario=""), recipe.finish.max_bdp, recipe.finish.patience_s)
-            presets.definition_hash("action", {"name": action.name, **action.parameters, **recipe.finish.action})
-            if recipe.finish.preference:
-                seen = used.native("observation")
-                try:
-                    told = with_preference(seen.parameters, recipe.finish.preference)
-                except OrbitccError as error:
-                    raise error.under("preference") from None
-                if told is None:
-                    raise OrbitccError("preference", recipe.finish.preference, "an empty table: none is observed")
-        except OrbitccError as error:
-            raise error.under("finish") from None
-        if recipe.finish.join:
-            next_one(recipe)
 
 
 def _check_length(recipe: Recipe) -> None:
@@ -399,61 +385,6 @@ def _check_length(recipe: Recipe) -> None:
         least, why = recipe.learner.batch, "learner.batch"
     if recipe.agent_steps < least:
         raise OrbitccError("agent_steps", recipe.agent_steps, f"at least {least:,} ({why})")
-
-
-def next_one(recipe: Recipe, start_from: str = "selected") -> Recipe:
-    """The recipe of the second training that `recipe.finish.join` describes.
-
-    Raises:
-        OrbitccError: a value that is not allowed, or whose policy could not be joined with one of this recipe.
-    """
-    assert recipe.finish is not None
-    name = recipe.finish.join.get("name", "a table")
-    one = presets.preset(recipe.preset)
-    network, learner, observation = recipe.network, recipe.options(PpoOptions), one.native("observation")
-    linear = network.experts and not network.hidden and len(network.gate_hidden) == 1 and learner.normalise_observations
-    if not linear or observation.name != "features" or observation.parameters.get("history", 1) != 1:
-        needs = "mixture of linear experts with one hidden layer in its gate and normalised features without a history"
-        raise OrbitccError("finish.join", name, f"an empty table, or a {needs}")
-    if nested := {"finish", "start_from"} & recipe.finish.join.keys():
-        raise OrbitccError(f"finish.join.{min(nested)}", name, "no such value")
-    found = _second(recipe, {"start_from": start_from, **recipe.finish.join})
-    try:
-        found.world()
-        other, second = presets.preset(found.preset), found.options(PpoOptions)
-    except OrbitccError as error:
-        raise error.under("finish.join") from None
-    parts = {
-        "observation": (one.observation, other.observation),
-        "action": (one.action, other.action),
-        "network": (network, found.network),
-        "squash of the learner": (learner.squash, second.squash),
-        "normalisation": (True, second.normalise_observations),
-        "interval for short RTTs": (one.interval, (other.interval_least_ms, 0.0, one.interval_least_ms)),
-    }
-    for part, (wanted, has) in parts.items():
-        if has != wanted:
-            raise OrbitccError("finish.join", name, f"values that leave the {part} as it is")
-    return found
-
-
-def _second(recipe: Recipe, join: Mapping[str, Any]) -> Recipe:
-    """A recipe without its end, with the changes of `finish.join`."""
-    try:
-        return Recipe.build(_merged(recipe.model_dump(exclude={"finish"}), join))
-    except OrbitccError as error:
-        raise error.under("finish.join") from None
-
-
-def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Values with changes. Tables are merged, but a `scenario` is one value. A preset's name is its base."""
-    merged = dict(values)
-    for key, new in changes.items():
-        old = merged.get(key)
-        old = {"base": old} if key == "preset" and isinstance(old, str) else old
-        both = key != "scenario" and isinstance(new, Mapping) and isinstance(old, Mapping)
-        merged[key] = _merged(old, new) if both else new  # type: ignore[arg-type]
-    return merged
 
 
 def _put(data: dict[str, Any], key: str, value: Any) -> None:

@@ -12,7 +12,6 @@ from orbitcc.agents.runs.run_folder import METRICS, RunFolder, last_step
 from orbitcc.common.errors import FileError, OrbitccError, StateError
 from orbitcc.common.files import parse_json, read_text
 from orbitcc.eval.heldout_metrics import Figures
-from orbitcc.training.finishing import selected
 from orbitcc.training.recipe import Recipe
 
 PROGRESS = "progress.json"
@@ -47,7 +46,7 @@ def check_state(run: RunFolder, recipe: Recipe, trust: bool = False) -> Training
         seal.check(run.state)
         progress = read_progress(run)
     except OrbitccError as error:
-        left = " and ".join(f"{path.name}/" for path in (run.best, run.selected, run.last) if path.is_dir())
+        left = " and ".join(f"{path.name}/" for path in (run.best, run.last) if path.is_dir())
         lost = f"the run cannot continue and its training is lost{f', but not the policies in {left}' if left else ''}"
         raise StateError("resume", f"{error.value}: {error.allowed}; {lost}") from None
     if recipe.kind.library and not trust:  # its state contains pickled objects
@@ -81,20 +80,19 @@ def _is_like(value: Any, usual: Any) -> bool:
     return isinstance(value, kinds) and not isinstance(value, bool) and (value != value or abs(value) <= math.inf)
 
 
-def mend(run: RunFolder, recipe: Recipe, progress: TrainingState) -> list[str]:
+def mend(run: RunFolder, progress: TrainingState) -> list[str]:
     """What else in the folder of a resumed run is missing or damaged, and how the run goes on, one line each.
 
     The learner does not need these files. If the best policy is lost, the next evaluation writes
     it again.
     """
     found = []
-    best = selected(recipe, run)
-    for folder in (best, run.last):
+    for folder in (run.best, run.last):
         try:
             checkpoint.load(folder)
         except OrbitccError as error:
             found.append(f"{error}; the next evaluation writes {folder.name}/ again")
-            if folder == best:
+            if folder == run.best:
                 progress.best_score, progress.best_at = -math.inf, -1
     if (reached := last_step(run.path / METRICS)) < progress.evaluated_at:
         found.append(f"{run.path / METRICS}: the figures after {reached:,} of {progress.agent_steps:,} steps are lost")

@@ -17,7 +17,6 @@ from stable_baselines3.common.logger import KVWriter, Logger
 
 from orbitcc.agents.policy import Tensors
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
-from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.environments.sb3 import SB3VecEnv
 from orbitcc.training.episodes import EpisodeTotals
 from orbitcc.training.learners import FlowPpoOptions, FlowSacOptions
@@ -44,7 +43,7 @@ class SB3Learner:
         self.recipe = recipe
         self._is_ppo = recipe.algorithm == "sb3-ppo"
         self._settings = recipe.options(FlowPpoOptions) if self._is_ppo else recipe.options(FlowSacOptions)
-        used = preset(recipe.preset)
+        used = recipe.used_preset
         self.squash: Literal["tanh", "clip", "argmax"] = "clip" if self._is_ppo else "tanh"
         if used.choices is not None:
             self.squash = "argmax"
@@ -54,7 +53,7 @@ class SB3Learner:
         native = FlowVectorEnv(
             settings.flows,
             recipe.world(),
-            preset=recipe.preset,
+            preset=recipe.used_preset,
             reward_scale=settings.reward_scale,
             stagger=True,
             autoreset_mode="SameStep",

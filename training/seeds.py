@@ -113,7 +113,7 @@ def print_summary(results: Sequence[SeedResult]) -> None:
     if mean is not None and median is not None:
         interval = f", 95 % interval {mean.low:.4f} to {mean.high:.4f}" if mean.runs > 1 else ""
         print(f"score: interquartile mean {mean.value:.4f}{interval}, over {mean.runs} of {len(results)} seeds")
-        print(f"median seed {median.seed}: {median.run.policy}")
+        print(f"median seed {median.seed}: {median.run.best}")
 
 
 def exit_code(results: Sequence[SeedResult]) -> int:

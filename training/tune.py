@@ -272,8 +272,6 @@ def _check(recipe: str, changes: Sequence[str], space: Mapping[str, SearchRange]
             "--search", "(none)", "KEY=(low, high): this recipe's learner has no settings searched by habit"
         )
     for key, values in space.items():
-        if key.partition(".")[0] == "finish":
-            raise OrbitccError("--search", key, "a value of the first training, whose best/ gives the score of a trial")
         for end in values.choices or (values.low, values.high):
             number = int(end) if values.kind == "int" else end
             recipes.check_names(recipes.load(recipe, [*changes, *_as_changes({key: number})]))
@@ -285,7 +283,7 @@ def _drawn(space: Mapping[str, SearchRange], trial: Any) -> dict[str, Any]:
 
 def _plan(recipe: str, changes: Sequence[str], values: Mapping[str, Any]) -> Recipe:
     """The recipe of a trial, whose score is that of best/."""
-    return recipes.load(recipe, [*changes, *_as_changes(values)]).changed(finish=None)
+    return recipes.load(recipe, [*changes, *_as_changes(values)])
 
 
 def _check_scores(

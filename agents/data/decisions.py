@@ -127,6 +127,8 @@ def collect(
         raise OrbitccError("--flow", f"{len(given)} flows", f"1 for all, or one for each of {source.max_agents}")
     actors = [Actor.of(controller) for controller in given]
     chosen = preset or next((actor.preset for actor in actors if actor.preset is not None), presets.preset())
+    if chosen.safety_filter is not None:
+        raise OrbitccError("preset.safety_filter", "a table", "none here: it acts outside of what a data set records")
     for actor in actors:
         _check_fit(actor, chosen)
     for number in range(episodes):

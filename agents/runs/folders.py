@@ -17,8 +17,8 @@ from pathlib import Path
 from orbitcc.common.errors import StateError
 
 CARD, WEIGHTS = "card.json", "policy.safetensors"
-CONFIG, BEST, SELECTED = "config.json", "best", "selected"
-"""In a run folder: its configuration, the policy to use, and what that is still to be made of."""
+CONFIG, BEST = "config.json", "best"
+"""In a run folder: its configuration and the policy to use."""
 LOCK = ".lock"
 SHIPPED = Path(__file__).resolve().parents[2] / "checkpoints"
 SENT: dict[str, Path] = {}

@@ -6,8 +6,6 @@ runs/<scenario>__<recipe>__<seed>__<time>/
     events.out.*    TensorBoard
     best/           checkpoint (policy.safetensors + card.json): the policy to use
     last/           checkpoint: the last policy
-    selected/       checkpoint, if the recipe has [finish]: the best policy, of which best/ is made at the end
-    long/           the run folder of the policy for long paths that is joined with it
     state/          the learner's state for --resume: safetensors and JSON, what other libraries store, and the digests
 """
 
@@ -26,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orbitcc.agents.runs.folders import BEST, LOCK, SELECTED, settle
+from orbitcc.agents.runs.folders import BEST, LOCK, settle
 from orbitcc.agents.runs.folders import CONFIG as CONFIG
 from orbitcc.common.errors import FileError, OrbitccError
 from orbitcc.common.files import MOST_TABLE, atomic_write_text, open_regular, parse_json, read_text
@@ -159,20 +157,6 @@ class RunFolder:
     @property
     def state(self) -> Path:
         return self.path / STATE
-
-    @property
-    def selected(self) -> Path:
-        return self.path / SELECTED
-
-    @property
-    def policy(self) -> Path:
-        """The best policy that there is: `best/`, or `selected/` as long as [finish] has not made `best/` of it."""
-        return self.selected if self.selected.is_dir() and not self.best.is_dir() else self.best
-
-    @property
-    def long(self) -> "RunFolder":
-        """The run of the policy for long paths; it may not exist."""
-        return RunFolder(self.path / "long")
 
 
 def _digest(config: Mapping[str, Any]) -> str:

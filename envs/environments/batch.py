@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
@@ -97,6 +97,7 @@ class Batch:
             "observation": preset.native("observation").json(),
             "action": preset.native("action").json(),
             "reward": preset.native("reward").json(),
+            "safety_filter": preset.limits,
             "policies": policies,
             "emulator": emulator,
         }
@@ -292,7 +293,7 @@ class Batch:
         """
         if not isinstance(state, WorldState):
             raise OrbitccError("state", state, "what save() returned")
-        for name in ("observation", "action", "reward", "interval_ms", "interval_rtts", "interval_least_ms", "clock"):
+        for name in (field.name for field in fields(Preset) if field.name != "name" and field.compare):
             saved, ours = getattr(state.preset, name), getattr(self._preset, name)
             if saved != ours:
                 raise OrbitccError(f"state.preset.{name}", str(saved), f"{ours}, that of this environment")

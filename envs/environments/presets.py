@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from orbitcc import _sim
 from orbitcc.common.errors import OrbitccError, StateError, UnknownNameError
 from orbitcc.common.files import read_toml
+from orbitcc.envs.environments.safety import SafetyFilter
 
 
 @dataclass(frozen=True)
@@ -232,7 +233,7 @@ RewardLike: TypeAlias = str | Mapping[str, Any] | Native | Reward
 
 @dataclass(frozen=True)
 class Preset:
-    """Observation, action and reward functions and the decision interval they were made for.
+    """Observation, action and reward functions, the decision interval they were made for, and a safety filter.
 
     A native function is given by its name, by a mapping with `name` and parameters, or as :class:`Native`, to which the
     other forms are converted.
@@ -242,6 +243,8 @@ class Preset:
 
     clock: "world": agents of one world decide together, by the mean RTT over them. "flow": each decides by its own
     flow's RTT, as a policy does in `orbitcc run`; where intervals are fixed, both are the same.
+
+    safety_filter: limits around what agents decide, as around policies; a table of their fields, or None.
     """
 
     name: str
@@ -252,6 +255,7 @@ class Preset:
     interval_rtts: float = 0.0
     interval_least_ms: float = 1.0
     clock: str = "world"
+    safety_filter: SafetyFilter | Mapping[str, Any] | None = None
     description: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -267,6 +271,11 @@ class Preset:
             raise OrbitccError("interval_rtts", self.interval_rtts, "a number of RTTs from 0 (a fixed interval) to 100")
         if self.clock not in ("world", "flow"):
             raise OrbitccError("clock", self.clock, "world or flow")
+        if self.safety_filter is not None:
+            try:
+                object.__setattr__(self, "safety_filter", SafetyFilter.build(self.safety_filter))
+            except OrbitccError as error:
+                raise error.under("safety_filter") from None
 
     @staticmethod
     def from_file(path: str) -> "Preset":
@@ -317,6 +326,11 @@ class Preset:
     @property
     def interval_least_ns(self) -> int:
         return round(self.interval_least_ms * 1e6)
+
+    @property
+    def limits(self) -> str | None:
+        """The safety filter as the simulator takes it."""
+        return self.safety_filter.model_dump_json() if isinstance(self.safety_filter, SafetyFilter) else None
 
     def python(self) -> dict[str, PythonFunction]:
         """Its functions in Python, by kind."""

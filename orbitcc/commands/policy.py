@@ -10,7 +10,7 @@ import typer
 from orbitcc.commands.options import AsJson, WholeSentences, complete_policy, each_once
 
 if TYPE_CHECKING:
-    from orbitcc.agents.model_card import SafetyFilter
+    from orbitcc.envs.environments.safety import SafetyFilter
 
 app = typer.Typer(
     cls=WholeSentences,
@@ -179,22 +179,6 @@ def change_action(
         if error.field.startswith("preference"):
             raise error.at("--" + error.field.replace(".", " ")) from None
         raise
-
-
-@app.command()
-def join(
-    short: Name,
-    long: Annotated[str, typer.Argument(metavar="LONG", help="The same, for the paths above --above-ms.")],
-    above_ms: Annotated[float, typer.Option(help="The minimum RTT above which LONG acts, in ms.")],
-    out: Annotated[Path, typer.Option(help="Folder of the new checkpoint.")],
-) -> None:
-    """Write one checkpoint from two: POLICY acts below a minimum RTT, LONG above it. Nothing is trained.
-
-    Both are mixtures of linear experts with the same observation, action and gate.
-    """
-    from orbitcc.agents.joining import joined
-
-    print(joined(short, long, out, above_ms))
 
 
 def _said(bounds: SafetyFilter) -> str:

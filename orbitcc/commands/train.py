@@ -245,7 +245,7 @@ def _one(job: Any, ray: str | None, as_json: bool) -> int:
         )
     else:
         print_figures({"last": outcome.scores, "best": outcome.best}, "held-out worlds")
-        typer.echo(f"best score {outcome.best_score:.4f}: {job.run.policy}")
+        typer.echo(f"best score {outcome.best_score:.4f}: {job.run.best}")
         typer.echo(f"curves: tensorboard --logdir {job.run.path.parent}")
     if outcome.untrained:
         typer.echo(f"{loop.UNTRAINED} (docs/training.md, When training fails)", err=True)

@@ -243,10 +243,5 @@ def test_the_folder_of_a_run_stands_for_its_best_policy(tmp_path) -> None:
     (run / "config.json").write_text("{}")
     with pytest.raises(checkpoint.CheckpointError, match=r"mine/best: does not exist: nothing was evaluated"):
         checkpoint.load(run)
-    shutil.copytree(checkpoint.SHIPPED / "astraea", run / "selected")
-    for path in (run, run / "best"):
-        with pytest.raises(checkpoint.CheckpointError, match=r"the run is not finished.* --resume.*mine/selected"):
-            checkpoint.load(path)
     shutil.copytree(checkpoint.SHIPPED / "perigee", run / "best")
     assert checkpoint.load(run).card.name == "perigee"
-    assert checkpoint.load(str(run / "selected")).card.name == "astraea"

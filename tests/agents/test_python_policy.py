@@ -1,6 +1,7 @@
 """Policies in Python drive flows natively: the same packets, fresh memory for every run, one clear error."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -135,15 +136,20 @@ class Rule:
         return np.cos(np.stack([300 * obs[:, 0], obs[:, 1]], axis=1))
 
 
-def test_python_functions_send_the_same_packets_in_an_environment_and_in_a_run() -> None:
+class Limited(Rule):
+    preset = replace(Rule.preset, safety_filter={"max_bdp": 1.5, "min_rtt_ms": [0.0, 30.0]})
+
+
+@pytest.mark.parametrize("kind", [Rule, Limited])
+def test_python_functions_send_the_same_packets_in_an_environment_and_in_a_run(kind: type[Rule]) -> None:
     played = scenario("external")
     driven = json.loads(played.compile())
     for flow in driven["flows"][:2]:
         flow["controller"] = {"name": "policy", "params": {"policy": "p"}}
-    simulation = _sim.Simulation(json.dumps(driven), policies={"p": python_policy.load(f"{__name__}:Rule")})
+    simulation = _sim.Simulation(json.dumps(driven), policies={"p": python_policy.load(f"{__name__}:{kind.__name__}")})
     simulation.run()
 
-    env, rule = parallel_env(played, preset=Rule.preset), Rule()
+    env, rule = parallel_env(played, preset=kind.preset), kind()
     obs, _ = env.reset(seed=played.seed)
     while env.agents:
         actions = rule.act(np.stack([obs[agent] for agent in env.agents]))
@@ -151,6 +157,9 @@ def test_python_functions_send_the_same_packets_in_an_environment_and_in_a_run()
     stepped, _ = env.totals()
     assert totals(simulation.flow_totals()) == totals(stepped)
     assert stepped[0]["sent_packets"] > 1000
+    if kind is Limited:
+        free = simulate(played.with_controller(f"policy:path={__name__}:Rule", only="external"))
+        assert totals(stepped) != totals(free.flow_totals)
 
 
 def test_every_run_begins_with_a_fresh_policy(write) -> None:

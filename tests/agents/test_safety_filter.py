@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from orbitcc.agents import checkpoint
-from orbitcc.agents.model_card import SafetyFilter, TrainingRange
+from orbitcc.agents.model_card import TrainingRange
 from orbitcc.agents.registry import policy_spec
 from orbitcc.agents.safety_filter import filtered, limits
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.environments.safety import SafetyFilter
 from orbitcc.envs.scenarios import get
 from tests.agents.test_checkpoint import card, tensors
 from tests.commands.shell import called

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from orbitcc.agents import checkpoint, deployment
-from orbitcc.agents.model_card import SafetyFilter
 from orbitcc.common.errors import OrbitccError
 from orbitcc.emulator import needs, program
+from orbitcc.envs.environments.safety import SafetyFilter
 from tests.agents.test_preferences import preferring
 from tests.commands.shell import called, orbitcc
 from tests.deploy.conftest import deploy

@@ -9,8 +9,8 @@ from itertools import pairwise
 import pytest
 
 from orbitcc.agents import deployment
-from orbitcc.agents.model_card import SafetyFilter
 from orbitcc.emulator.two_hosts import RECEIVER, SENDER, TwoHosts
+from orbitcc.envs.environments.safety import SafetyFilter
 from orbitcc.envs.scenarios import get
 from tests.deploy.conftest import deploy, row, write_constant
 

@@ -104,6 +104,15 @@ def test_a_window_that_is_raised_while_nothing_comes_back_holds_at_once():
     assert silent[-1]["packets_out"] >= silent[-2]["cwnd_packets"]
 
 
+def test_a_safety_filter_holds_an_agent_at_the_measured_product():
+    limited = {"base": "astraea", "safety_filter": {"max_bdp": 1.5, "patience_s": 0}}
+    rows = steps(CongestionEnv(alone(), backend="emulator", preset=limited), 1.0)
+    product = 20e6 * 0.1 / 8 / 1500
+    free = steps(CongestionEnv(alone(), backend="emulator", preset="astraea"), 1.0)
+    assert 0.7 * product < max(row["cwnd_packets"] for row in rows) < 1.7 * product
+    assert max(row["cwnd_packets"] for row in free) > 2 * product
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["perigee", "astraea", "examples.python_policy:make"])
 def test_policies_run_as_in_plain_runs(policy):

@@ -240,6 +240,7 @@ def test_ray_workers_step_the_same_environment() -> None:
         ({"preset": {"base": "ratios", "reward": "orca"}}, "reward"),
         ({"preset": {"base": "ratios", "interval_ms": 50}}, "interval_ms"),
         ({"preset": {"base": "ratios", "interval_rtts": 0.5}}, "interval_rtts"),
+        ({"preset": {"base": "ratios", "safety_filter": {}}}, "safety_filter"),
     ],
 )
 def test_a_state_of_another_preset_is_refused(changes: dict[str, Any], field: str) -> None:

@@ -181,6 +181,11 @@ def test_presets_come_from_files_by_the_names_of_their_functions(tmp_path) -> No
         ('reword = "orca"', "did you mean 'reward'"),
         ("interval_rtts = -1", "interval_rtts"),
         ("interval_least_ms = 0", "interval_least_ms.*0.1 to 10000"),
+        ("safety_filter = 4", r"safety_filter: 4 .*a table with optional max_bdp"),
+        ("safety_filter.max_bdp = -1", r"safety_filter\.max_bdp: -1 .*BDP"),
+        ("safety_filter.min_rtt_ms = [20, 10]", r"safety_filter\.min_rtt_ms: \[20.0, 10.0\] .*\[low, high\]"),
+        ("safety_filter.min_rtt_ms = [20]", r"safety_filter\.min_rtt_ms"),
+        ("safety_filter.most_bdp = 2", "did you mean 'max_bdp'"),
     ],
 )
 def test_bad_preset_files_name_the_field(tmp_path, text: str, match: str) -> None:

@@ -59,7 +59,7 @@ class Stubborn:
 def test_a_policy_that_always_does_the_same_is_reported_whoever_trains(name, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(loop, "_learner", Stubborn)
     changes = [WORLD, "agent_steps=1000", "evaluation.every=500", "evaluation.worlds=1"]
-    plan = recipe.load(name, [*changes, "network.hidden=[4]", "finish.join={}"])
+    plan = recipe.load(name, [*changes, "network.hidden=[4]"])
     run = RunFolder.create(
         tmp_path, plan.scenario_name, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"}
     )

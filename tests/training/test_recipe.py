@@ -1,13 +1,15 @@
 """Recipes: what ships is valid, what is wrong is named."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from orbitcc.agents.training_range import training_range
 from orbitcc.common.errors import OrbitccError
 from orbitcc.common.files import read_toml, toml_text
-from orbitcc.envs.environments.presets import preset
+from orbitcc.envs.environments.safety import SafetyFilter
 from orbitcc.envs.scenarios import DISTRIBUTIONS
 from orbitcc.training import recipe
 from tests.training.named import of
@@ -17,60 +19,6 @@ from tests.training.named import of
 def test_every_shipped_recipe_is_valid_and_named_after_its_file(name: str) -> None:
     assert recipe.load(of(name)).name == name
     assert recipe.load(of(name)).description
-
-
-def test_what_zenith_trains_next_has_its_network_and_other_worlds() -> None:
-    first = recipe.load("zenith")
-    recipe.check_names(first)
-    long = recipe.next_one(first, "runs/x/best")
-    assert (long.name, long.start_from, long.finish) == ("zenith-geo", "runs/x/best", None)
-    assert long.network == first.network
-    assert long.scenario["name"] == "train-geo"
-    assert long.world().delay_preference is not None
-    changed = long.learner.model_dump().items() - first.learner.model_dump().items()
-    assert dict(changed) == {"lr": 1e-3, "lr_decay": 2_000_000, "exploration_std": 0.25}
-    one, other = preset(first.preset), preset(long.preset)
-    assert (one.observation, one.action) == (other.observation, other.action)
-    assert (one.interval, other.interval) == ((30.0, 0.0, 1.0), (30.0, 0.2, 30.0))
-    assert (one.reward.parameters["loss"], other.reward.parameters["loss"]) == (0.5, 1.0)
-    assert one.reward.parameters["delay"] == other.reward.parameters["delay"]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("finish.join.network.experts=2", "finish.join: 'zenith-geo'.*leave the network as it is"),
-        ("network.experts=0", "finish.join: 'zenith-geo'.*a mixture of linear experts"),
-        ("network.hidden=[8]", "a mixture of linear experts"),
-        ("network.gate_hidden=[8,8]", "one hidden layer in its gate"),
-        ("learner.normalise_observations=false", "normalised features"),
-        ("finish.join.learner.squash=tanh", "leave the squash of the learner as it is"),
-        ("finish.join.finish={}", r"finish\.join\.finish: .* no such value"),
-        ("finish.action.name=log-rate", r"finish\.action\.name"),
-        ("finish.max_bdp=1", r"finish\.max_bdp"),
-        ("finish.join.preset.action.step=0.1", "leave the action as it is"),
-        ("finish.join.preset.interval_least_ms=20", "leave the interval for short RTTs as it is"),
-        ("finish.join.scenario=nope", "finish.join.scenario: unknown name 'nope'"),
-        ("finish.join.lerner=2", "finish.join.lerner: unknown name"),
-        ("finish.action.x=1", r"finish\.action\.x"),
-        ("finish.preference.usual=2", r"finish\.preference\.usual: 2 .*0\.01 \.\. 1"),
-        ("finish.preference.x=1", r"finish\.preference\.x: 1 .*usual and contested"),
-        ("finish.interval_rtts=-1", r"finish\.interval_rtts: -1"),
-        ("finish.patience_s=-1", r"finish\.patience_s: -1"),
-        ("finish.above_ms=0", r"finish\.above_ms"),
-    ],
-)
-def test_what_becomes_of_a_policy_is_checked_before_the_training(change: str, message: str) -> None:
-    with pytest.raises(OrbitccError, match=message):
-        recipe.check_names(recipe.load("zenith", [change]))
-
-
-def test_only_our_ppo_trains_a_second_part() -> None:
-    first = recipe.load("zenith")
-    with pytest.raises(OrbitccError, match=r"finish.join.*an empty table with rllib-ppo"):
-        recipe.load("zenith", ["algorithm=rllib-ppo"])
-    other = recipe.load("zenith", recipe.by_learner(first, "rllib"))
-    assert (other.finish.join, other.finish.action) == ({}, first.finish.action)
 
 
 def test_values_can_be_set() -> None:
@@ -206,8 +154,14 @@ def test_a_mixture_names_what_is_wrong(changes: dict, message: str) -> None:
         ("ppo-leo", 'preset={base="astraea", rate=3}', "preset.rate"),
         ("ppo-leo", 'preset={base="astraea", interval_ms=-3}', "preset.interval_ms"),
         ("ppo-leo", 'preset={base="astraea", reward={name="astraea", nope=1}}', "preset.reward.nope"),
-        ("zenith", 'finish.join.scenario={name="train-leo", rate_mbps=-1}', "finish.join.scenario.rate_mbps.low"),
-        ("zenith", "finish.join.preset.action.x=9", "finish.join.preset.action.x"),
+        ("ppo-leo", 'preset={base="astraea", safety_filter={max_loss=2}}', "preset.safety_filter.max_loss"),
+        ("ppo-leo", 'preset={base="astraea", safety_filter={max_rtt=2}}', "preset.safety_filter.max_rtt"),
+        ("zenith", "preset.safety_filter.max_bdp=2", "preset.safety_filter"),
+        ("zenith", "safety_filter.max_bdp=1", "safety_filter.max_bdp"),
+        ("zenith", "safety_filter.max_bdp=2000", "safety_filter.max_bdp"),
+        ("zenith", "safety_filter.patience_s=-1", "safety_filter.patience_s"),
+        ("zenith", "safety_filter.max_loss=0.1", "safety_filter.max_loss"),
+        ("zenith", "safety_filter=3", "safety_filter"),
     ],
 )
 def test_an_error_names_the_whole_path_of_a_field(name: str, change: str, field: str) -> None:
@@ -226,15 +180,6 @@ def test_a_shorter_run_has_shorter_schedules_and_the_same_warm_up() -> None:
     whole, short = (recipe.load("astraea", changes) for changes in ([], ["agent_steps=1_800_000"]))
     assert (whole.learner.averaging, short.learner.averaging) == (0.001, 0.002)
     assert short.learner.changed(averaging=0.001) == whole.learner  # learning_starts, replay, shares of the run ...
-
-
-def test_a_shorter_run_has_a_shorter_second_part() -> None:
-    short = recipe.load("zenith", ["agent_steps=400_000"])
-    assert (short.learner.lr_decay, short.finish.join["agent_steps"]) == (400_000, 200_000)
-    assert short.finish.join["learner"]["lr_decay"] == 200_000
-    alone = recipe.load("zenith", ["finish.join.agent_steps=100_000"])
-    assert (alone.agent_steps, alone.learner.lr_decay) == (4_000_000, 4_000_000)
-    assert alone.finish.join["learner"]["lr_decay"] == 100_000
 
 
 @pytest.mark.parametrize("name", recipe.names())
@@ -259,7 +204,7 @@ def test_a_run_that_is_too_short_to_learn_is_refused(name: str, changes: list[st
 
 
 @pytest.mark.parametrize("wrong", [0, "many", []])
-@pytest.mark.parametrize("field", ["agent_steps", "finish.join.agent_steps", "finish.join.learner.lr_decay"])
+@pytest.mark.parametrize("field", ["agent_steps", "learner.lr_decay"])
 def test_a_length_of_another_type_is_one_line(field: str, wrong: object, tmp_path: Path) -> None:
     data = read_toml(recipe.RECIPES / "zenith.toml")
     recipe._put(data, field, wrong)
@@ -271,6 +216,21 @@ def test_a_length_of_another_type_is_one_line(field: str, wrong: object, tmp_pat
         recipe.check_names(recipe.load("zenith", [f"{field}={wrong!r}"]))
 
 
-def test_a_second_training_is_not_made_of_its_length_alone() -> None:
-    with pytest.raises(OrbitccError, match=r"^finish\.join"):
-        recipe.check_names(recipe.load("ppo-leo", ["finish.join.agent_steps=100_000"]))
+def test_the_safety_filter_of_a_recipe_has_the_training_range_of_its_worlds() -> None:
+    changes = [
+        "safety_filter={max_bdp=3}",
+        "scenario.rate_mbps={low=2, high=50}",
+        "scenario.loss={p={low=0, high=0.02}}",
+    ]
+    plan = recipe.load("ppo-leo", [*changes, "scenario.name=train-leo"])
+    low, high = training_range(plan.world()).base_rtt_ms
+    found = plan.used_preset
+    assert found.safety_filter == SafetyFilter(
+        max_bdp=3.0,
+        min_rtt_ms=(low / 1.25, high * 1.25),
+        max_rate_mbps=1.5 * training_range(plan.world()).rate_mbps[1],
+        max_loss=0.05,
+        patience_s=1.0,
+    )
+    assert replace(found, safety_filter=None) == recipe.load("ppo-leo").used_preset
+    assert recipe.changed(plan.model_dump(), []).used_preset == found  # as a resumed run loads it

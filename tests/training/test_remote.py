@@ -111,24 +111,6 @@ def test_seeds_on_a_node_that_loses_its_worker_are_those_of_this_machine(ray_nod
 
 
 @pytest.mark.slow
-def test_the_second_part_of_a_policy_survives_its_worker(ray_nodes, tmp_path):
-    changes = [*SMALL[:-1], 'scenario={name="dumbbell", rate_mbps=10, base_rtt_ms=20, duration_s=5}',
-               "finish.join.agent_steps=12_000", "finish.join.evaluation.every=500",
-               "finish.join.evaluation.give_up_after=0",
-               'finish.join.scenario={name="dumbbell", rate_mbps=10, base_rtt_ms=600, duration_s=5}']  # fmt: skip
-    words = ["train", "zenith", "--seed", "1", "--name"]
-    done = subprocess.run(command("runs", *words, "here", changes=changes), cwd=tmp_path, env=LOCALLY, check=False)
-    assert done.returncode == 0
-    driver = started("runs", *words, "there", "--ray", ray_nodes.address, cwd=tmp_path, changes=changes)
-    said = after_a_kill(driver, ray_nodes, tmp_path / "runs" / "there" / "long")
-    assert "its node or process died; it continues again" in said
-    here, there = (tmp_path / "runs" / name for name in ("here", "there"))
-    assert progress(there / "long")["restarts"] == 1
-    for part in ("selected", "long/best", "best"):
-        assert (here / part / checkpoint.WEIGHTS).read_bytes() == (there / part / checkpoint.WEIGHTS).read_bytes(), part
-
-
-@pytest.mark.slow
 def test_ctrl_c_saves_a_seed_on_a_node_and_trials_are_tasks_too(ray_nodes, tmp_path):
     endless = [change.replace("agent_steps=2000", "agent_steps=100_000_000") for change in SMALL]
     words = ["train", "ppo-leo", "--seed", "1", "2", "--name", "long", "--ray", ray_nodes.address]

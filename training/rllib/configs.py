@@ -10,7 +10,6 @@ import numpy as np
 
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.batch import GLOBAL_STATE
-from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.environments.source import EpisodeSource, agent_flows
 from orbitcc.training import privileged
 from orbitcc.training.learners import (
@@ -100,7 +99,7 @@ def module_config(recipe: Recipe) -> dict[str, Any]:
         "hidden": network.hidden,
         "activation": network.activation,
         "critic_hidden": ppo.critic_hidden or network.hidden,
-        "gate": network.gate(preset(recipe.preset).observation_space().shape[0]),
+        "gate": network.gate(recipe.used_preset.observation_space().shape[0]),
         "normalise": ppo.normalise_observations,
         "exploration_std": ppo.exploration_std,
         "exploration_std_final": ppo.exploration_std_final,
@@ -123,12 +122,12 @@ def _ppo_on_worlds(config: Any, recipe: Recipe) -> Any:
     }
     arguments = {
         "scenario": recipe.world(),
-        "preset": recipe.preset,
+        "preset": recipe.used_preset,
         "reward_scale": ppo.reward_scale,
         "stagger": True,
         "global_state": True,
         "give_up_below": ppo.give_up_below,
-        "give_up_steps": math.ceil(ppo.give_up_s * 1e9 / preset(recipe.preset).interval_ns),
+        "give_up_steps": math.ceil(ppo.give_up_s * 1e9 / recipe.used_preset.interval_ns),
     }
     return (
         config.environment(RLlibCongestionEnv, env_config=arguments, disable_env_checking=True)
@@ -178,7 +177,7 @@ def td3_config(recipe: Recipe, seed: int) -> Any:
         .callbacks(on_sample_end=_log_rewards)
         .debugging(seed=seed, log_level="ERROR")
     )
-    used = preset(recipe.preset)
+    used = recipe.used_preset
     if td3.fairness:
         used = replace(used, reward=with_fairness(recipe, 0))
     agents = _agents(config, recipe, ASTRAEA, flows, preset=used)
@@ -198,7 +197,7 @@ def _agents(config: Any, recipe: Recipe, env: str, flows: int, **more: Any) -> A
     assert isinstance(settings, RllibPpoOptions | RllibOptions | RllibTd3Options)
     arguments = {
         "scenario": recipe.world(),
-        "preset": recipe.preset,
+        "preset": recipe.used_preset,
         "reward_scale": settings.reward_scale,
         "stagger": True,
         "backend": recipe.backend,
@@ -250,7 +249,7 @@ def sac_config(recipe: Recipe, seed: int) -> Any:
             RLlibCongestionEnv,
             env_config={
                 "scenario": recipe.world(),
-                "preset": recipe.preset,
+                "preset": recipe.used_preset,
                 "reward_scale": sac.reward_scale,
                 "seed_once": True,
             },
@@ -261,7 +260,7 @@ def sac_config(recipe: Recipe, seed: int) -> Any:
             num_envs_per_env_runner=sac.worlds,
             batch_mode="complete_episodes",
             # not heeded in sampling, but RLlib derives from it how many updates an episode is worth
-            rollout_fragment_length=math.ceil(scenario.duration_s * 1e9 / preset(recipe.preset).interval_ns),
+            rollout_fragment_length=math.ceil(scenario.duration_s * 1e9 / recipe.used_preset.interval_ns),
         )
         .multi_agent(policies={MODULE}, policy_mapping_fn=_everyone_shares, count_steps_by="env_steps")
         .callbacks(on_sample_end=_log_rewards)

@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 
 from orbitcc.agents.policy import Tensors
-from orbitcc.envs.environments.presets import preset
 from orbitcc.parallel import cluster
 from orbitcc.training.learners import AnyPpoOptions, RllibTd3Options
 from orbitcc.training.networks import denormalised, exported
@@ -28,7 +27,7 @@ class RLlibLearner:
         self.recipe = recipe
         options: Any = recipe.learner
         self._reward_scale = options.reward_scale
-        used = preset(recipe.preset)
+        used = recipe.used_preset
         seen, acts = used.observation_space().shape[0], used.choices or used.action_dim
         self.gate = recipe.network.gate(seen)
         self.layers = recipe.network.layers(acts)

@@ -26,7 +26,6 @@ from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, LEARNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 
 from orbitcc.envs.environments.batch import GLOBAL_STATE
-from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.environments.rllib import StatefulFlowVectorEnv
 from orbitcc.training.astraea_td3 import (
     BRAKE_ACTION,
@@ -115,7 +114,7 @@ class Td3Module(ActorCritics, TorchRLModule, InferenceOnlyAPI):
 
 def observed(recipe: Recipe) -> int:
     """Numbers of an observation of a recipe."""
-    return preset(recipe.preset).observation_space().shape[0]
+    return recipe.used_preset.observation_space().shape[0]
 
 
 class Experience:

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use orbitcc_core::observe::functions::Preset;
+use orbitcc_core::observe::preset::Preset;
 use orbitcc_core::spec::NetworkSpec;
 use orbitcc_core::time::Nanos;
 use orbitcc_core::world::Policies;

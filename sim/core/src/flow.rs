@@ -7,10 +7,11 @@ use serde_json::{Map, Value};
 
 use crate::cc::{self, Conn, Subscription};
 use crate::delays::Delays;
-use crate::observe::functions::{Action, ActionMemory, Control, Interval, Observer, Preset};
+use crate::observe::functions::{Action, ActionMemory, Control, Interval, Observer};
 use crate::observe::handovers::Handovers;
 use crate::observe::history::History;
 use crate::observe::policy::{Answer, Decide, Policy};
+use crate::observe::preset::Preset;
 use crate::observe::safety_filter::SafetyFilter;
 use crate::observe::stats::{IntervalStats, Meter};
 use crate::pool::PacketId;
@@ -152,7 +153,7 @@ impl Agent {
             action: preset.action.clone(),
             memory: ActionMemory::default(),
             observer: Observer::new(preset.observation.clone()),
-            safety_filter: None,
+            safety_filter: preset.safety_filter.clone().map(SafetyFilter::new),
             interval: preset.interval,
             next_decision: Nanos::MAX,
             delay_preference: params.get("delay_preference").and_then(Value::as_f64).unwrap_or(0.0),

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::flow::{Flow, Life};
 use crate::observe::astraea::{self, STATE_DIM};
-use crate::observe::functions::{Interval, Payment, Preset, Reward};
+use crate::observe::functions::{Interval, Payment, Reward};
 use crate::observe::policy::{ACTION_DIM, Failure};
+use crate::observe::preset::Preset;
 use crate::observe::stats::STATISTICS;
 use crate::spec::{NetworkSpec, SpecError};
 use crate::time::Nanos;

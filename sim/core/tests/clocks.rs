@@ -5,8 +5,9 @@ mod common;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use orbitcc_core::observe::functions::{Interval, Preset};
+use orbitcc_core::observe::functions::Interval;
 use orbitcc_core::observe::policy::{Activation, Layer, Network, Policy, Squash};
+use orbitcc_core::observe::preset::Preset;
 use orbitcc_core::observe::registry;
 use orbitcc_core::observe::stats::STATISTICS;
 use orbitcc_core::spec::NetworkSpec;

@@ -5,7 +5,7 @@
 
 mod common;
 
-use orbitcc_core::observe::functions::Preset;
+use orbitcc_core::observe::preset::Preset;
 use orbitcc_core::spec::*;
 use orbitcc_core::time::Nanos;
 use orbitcc_core::world::{Policies, World};

@@ -2,7 +2,7 @@
 
 mod common;
 
-use orbitcc_core::observe::functions::Preset;
+use orbitcc_core::observe::preset::Preset;
 use orbitcc_core::spec::NetworkSpec;
 use orbitcc_core::time::Nanos;
 use orbitcc_core::world::{Policies, World};

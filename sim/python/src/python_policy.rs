@@ -8,7 +8,7 @@ use orbitcc_core::world::Policies;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
-use crate::convert::{control, json, value_error};
+use crate::convert::{control, json, limits, value_error};
 use crate::fixed::FixedPolicy;
 use crate::policy;
 
@@ -52,7 +52,8 @@ impl Decide for WorldPolicy {
 #[pymethods]
 impl PythonPolicy {
     #[new]
-    #[pyo3(signature = (begin, *, observation, action, interval_ns, interval_rtts=0.0, interval_least_ns=1_000_000))]
+    #[pyo3(signature = (begin, *, observation, action, interval_ns, interval_rtts=0.0, interval_least_ns=1_000_000,
+        safety_filter=None))]
     fn new(
         begin: Py<PyAny>,
         observation: &str,
@@ -60,13 +61,14 @@ impl PythonPolicy {
         interval_ns: u64,
         interval_rtts: f64,
         interval_least_ns: u64,
+        safety_filter: Option<&str>,
     ) -> PyResult<PythonPolicy> {
         let policy = Policy {
             begin: Box::new(move || Box::new(WorldPolicy(Arc::new(Python::attach(|py| begin.call0(py)))))),
             observation: Arc::new(registry::observation(&json(observation)?).map_err(value_error)?),
             action: Arc::new(registry::action(&json(action)?).map_err(value_error)?),
             interval: policy::interval(interval_ns, interval_rtts, interval_least_ns)?,
-            safety_filter: None,
+            safety_filter: safety_filter.map(limits).transpose()?,
         };
         Ok(PythonPolicy { inner: Arc::new(policy) })
     }

@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArrayDyn, PyReadwriteArrayDyn};
 use orbitcc_core::observe::astraea::STATE_DIM;
-use orbitcc_core::observe::functions::Preset;
 use orbitcc_core::observe::policy::ACTION_DIM;
+use orbitcc_core::observe::preset::Preset;
 use orbitcc_core::observe::registry;
 use orbitcc_core::observe::stats::STATISTICS;
 use orbitcc_core::worlds::{Member, Worlds as Batch};
@@ -40,7 +40,7 @@ impl Worlds {
 impl Worlds {
     #[new]
     #[pyo3(signature = (specs, *, max_agents, interval_ns, interval_rtts=0.0, interval_least_ns=1_000_000, own_clock=false, observation="\"astraea\"",
-        action="\"astraea\"", reward="\"astraea\"", threads=0, policies=None, emulator=None))]
+        action="\"astraea\"", reward="\"astraea\"", safety_filter=None, threads=0, policies=None, emulator=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -53,6 +53,7 @@ impl Worlds {
         observation: &str,
         action: &str,
         reward: &str,
+        safety_filter: Option<&str>,
         threads: usize,
         policies: Option<Bound<'_, PyAny>>,
         emulator: Option<&str>,
@@ -63,6 +64,7 @@ impl Worlds {
             reward: Arc::new(registry::reward(&convert::json(reward)?).map_err(value_error)?),
             interval: crate::policy::interval(interval_ns, interval_rtts, interval_least_ns)?,
             own_clock,
+            safety_filter: safety_filter.map(convert::limits).transpose()?,
         };
         let policies = python_policy::policies(policies.as_ref())?;
         let batch = py
@@ -177,7 +179,7 @@ impl Worlds {
         let Some(flow) = self.batch.flow_of(index, agent) else {
             return Err(PyIndexError::new_err(format!("agent = {agent}: world {index} has no such agent")));
         };
-        self.batch.member_mut(index).world.set_window(flow, cwnd, pacing);
+        self.batch.member_mut(index).world.apply_control(flow, cwnd, pacing);
         Ok(())
     }
 

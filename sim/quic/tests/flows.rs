@@ -1,6 +1,6 @@
 //! Flows of QUIC over the simulator's links.
 
-use orbitcc_core::observe::functions::Preset;
+use orbitcc_core::observe::preset::Preset;
 use orbitcc_core::observe::registry;
 use orbitcc_core::spec::NetworkSpec;
 use orbitcc_core::time::Nanos;

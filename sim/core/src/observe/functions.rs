@@ -264,17 +264,6 @@ impl Interval {
     }
 }
 
-/// The functions and the interval of the agents of a batch of worlds.
-#[derive(Clone)]
-pub struct Preset {
-    pub observation: Arc<Observation>,
-    pub action: Arc<Action>,
-    pub reward: Arc<Reward>,
-    pub interval: Interval,
-    /// Each flow decides on its own clock where the interval depends on the RTT; otherwise all of a world together.
-    pub own_clock: bool,
-}
-
 /// The observation of one flow, updated with every interval.
 #[derive(Clone)]
 pub struct Observer {

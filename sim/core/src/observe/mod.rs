@@ -13,6 +13,7 @@ pub mod needs;
 pub mod occupancy;
 mod orca;
 pub mod policy;
+pub mod preset;
 mod ratios;
 pub mod registry;
 pub mod safety_filter;

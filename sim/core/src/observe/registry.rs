@@ -4,13 +4,9 @@
 //! defaults, `{"name": "astraea", "history": 1}`. Several names can stand for one family of formulas with different
 //! parameters.
 
-use std::sync::{Arc, OnceLock};
-
 use serde_json::{Map, Value, json};
 
-use crate::time::Nanos;
-
-use super::functions::{Action, Definition, Interval, Observation, Preset, Reward};
+use super::functions::{Action, Definition, Observation, Reward};
 use super::{astraea, aurora, features, orca, ratios, share, steps};
 
 /// A name of a function: the family for which it stands, and the parameters that it sets.
@@ -129,22 +125,6 @@ pub fn action(request: &Value) -> Result<Action, String> {
 
 pub fn reward(request: &Value) -> Result<Reward, String> {
     build("reward", request, REWARDS).map(|(function, definition)| Reward { definition, ..function })
-}
-
-impl Preset {
-    /// Astraea's functions, which every world without agents has: they are made once.
-    pub fn astraea(interval: Nanos) -> Preset {
-        static MADE: OnceLock<Preset> = OnceLock::new();
-        let name = json!("astraea");
-        let made = MADE.get_or_init(|| Preset {
-            observation: Arc::new(observation(&name).expect("in the table")),
-            action: Arc::new(action(&name).expect("in the table")),
-            reward: Arc::new(reward(&name).expect("in the table")),
-            interval: Interval::fixed(interval),
-            own_clock: false,
-        });
-        Preset { interval: Interval::fixed(interval), ..made.clone() }
-    }
 }
 
 #[cfg(test)]

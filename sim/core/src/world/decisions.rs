@@ -45,6 +45,12 @@ impl World {
         self.apply(i, Answer::Action(action));
     }
 
+    /// Set the window (segments) and, if given, the pacing rate (bytes per second) that an agent has chosen for its flow
+    /// `i`.
+    pub fn apply_control(&mut self, i: usize, cwnd: u32, pacing: Option<u64>) {
+        self.apply(i, Answer::Control((cwnd, pacing)));
+    }
+
     fn apply(&mut self, i: usize, answer: Answer) {
         let flow = &mut self.flows[i];
         if let Some(agent) = &mut flow.agent {
