@@ -123,6 +123,9 @@ class PathDistribution(ScenarioDistribution):
         default=Span(low=1, high=1),
         description="how much delay counts for the learning flows of a world, relative to the weight in the reward",
     )
+    delay_preference_probability: Annotated[float, _probability] = Field(
+        default=1.0, description="share of worlds whose learning flows ask for it; the others leave it to the policy"
+    )
 
     rivals: Rivals | None = None
 
@@ -421,8 +424,10 @@ class _Draw:
         else:
             paths = [None, *((hop,) for hop in range(self.hops) for _ in range(dist.cross_flows.draw_whole(rng)))]
         own_rtts = rng.random() < dist.own_rtt_probability
-        preference = dist.delay_preference
+        preference, asks = dist.delay_preference, dist.delay_preference_probability
         asked = {"delay_preference": preference.draw(rng)} if preference.low < 1 else {}
+        if asks < 1 and rng.random() >= asks:
+            asked = {}
         flows: list[Flow] = []
         start = 0.0
         for i, path in enumerate(paths):

@@ -388,6 +388,11 @@ impl Flow {
         self.history.push(&self.stats);
         if let Some(agent) = &mut self.agent {
             agent.observer.push(&self.stats);
+            // Whoever asks for nothing is rewarded by what its observation tells.
+            let told = agent.observer.preference();
+            if told > 0.0 {
+                self.stats.delay_preference = told;
+            }
         }
     }
 

@@ -29,6 +29,7 @@
 #define MIN_RTT_RATIO 16
 #define MAX_RATE_RATIO 17
 #define DELAY_PREFERENCE 18
+#define LONG_PATH 19
 
 /* The logarithm that stands for a rate of 0. */
 #define LOWEST (-(3LL << 24))
@@ -143,6 +144,8 @@ static __always_inline __s64 value(const struct feature *feature, struct state *
 		return log_ratio(m->max_rate[max] && m->max_rate[most], m->log2_max[max], m->log2_max[most]);
 	case DELAY_PREFERENCE:
 		return contest(state->rtts_ns[LEAST], min_ns, share_of(&state->occupancy));
+	case LONG_PATH:
+		return within(log_ratio(min_ns > 0, log2_min, feature->over), 0, MOST_AVERAGED);
 	}
 	return 0;
 }

@@ -108,7 +108,7 @@ struct feature {
 	__u32 average;		/* where its average is */
 	__s32 low;		/* bounds, Q20; of a preference the contested and the usual one */
 	__s32 high;
-	__u32 unused;
+	__u32 over;		/* binary logarithm of a length in ns, Q24 */
 };
 
 /* What was measured between two decisions. 0 stands for what is not known. */

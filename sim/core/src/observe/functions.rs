@@ -33,6 +33,11 @@ pub trait Watch: Send + Sync {
     /// Write the features of an interval, which are clipped afterwards.
     fn fill(&mut self, stats: &IntervalStats, out: &mut [f64]);
 
+    /// How much delay counts, as the last interval was told, in (0, 1]; 0: nothing tells it.
+    fn preference(&self) -> f64 {
+        0.0
+    }
+
     fn clone_box(&self) -> Box<dyn Watch>;
 }
 
@@ -296,6 +301,11 @@ impl Observer {
 
     pub fn observation(&self) -> &[f32] {
         &self.rows
+    }
+
+    /// How much delay counts, as it has been told last; 0: it is told nothing of it.
+    pub fn preference(&self) -> f64 {
+        self.watch.preference()
     }
 }
 

@@ -10,7 +10,7 @@ use crate::layout::*;
 use super::{nanos, only, scaled};
 
 /// Names of features, as in [`orbitcc_core::observe::features`].
-const KINDS: [(&str, u32); 18] = [
+const KINDS: [(&str, u32); 19] = [
     ("inflation", INFLATION),
     ("own-queue", OWN_QUEUE),
     ("rtt-rise", RTT_RISE),
@@ -29,6 +29,7 @@ const KINDS: [(&str, u32); 18] = [
     ("min-rtt-ratio", MIN_RTT_RATIO),
     ("max-rate-ratio", MAX_RATE_RATIO),
     ("delay-preference", DELAY_PREFERENCE),
+    ("long-path", LONG_PATH),
 ];
 
 /// A feature with its windows in seconds and its average in RTTs.
@@ -41,6 +42,7 @@ struct Entry {
     long_s: f64,
     when: u32,
     jitters: f64,
+    over_s: f64,
     rtts: f64,
     /// The usual preference and the contested one.
     preference: Option<(f64, f64)>,
@@ -147,6 +149,7 @@ fn entry(full: &Map<String, Value>) -> Result<Entry, String> {
             _ => ALWAYS,
         },
         jitters: number("jitters"),
+        over_s: number("over_ms") / 1e3,
         rtts: number("average_rtts"),
         preference: full.get("usual").map(|_| (number("usual"), number("usual"))),
     };
@@ -162,8 +165,12 @@ fn feature(entry: &Entry, to: &mut Parameters, averages: &mut u32) -> Result<Fea
     let takes = |kinds: &[u32]| kinds.contains(&kind);
     let mut made = Feature { kind, rtt, when, jitters: scaled(entry.jitters, 16) as u32, ..Feature::default() };
     let contested = kind == DELAY_PREFERENCE && entry.rtts > 0.0;
-    if contested || takes(&[INFLATION, OWN_QUEUE, RTT_RISE, MIN_RTT, IN_FLIGHT, WINDOW, SILENCE, MIN_RTT_RATIO]) {
+    let least = [INFLATION, OWN_QUEUE, RTT_RISE, MIN_RTT, IN_FLIGHT, WINDOW, SILENCE, MIN_RTT_RATIO, LONG_PATH];
+    if contested || takes(&least) {
         made.min = window(&mut to.leasts, &mut to.least_bucket_ns, entry.min_s)?;
+    }
+    if kind == LONG_PATH {
+        made.over = scaled(libm::log2(1e9 * entry.over_s), 24) as u32;
     }
     if takes(&[RATE_SHARE, IN_FLIGHT, WINDOW, MAX_RATE_RATIO]) {
         made.max = window(&mut to.mosts, &mut to.most_bucket_ns, entry.max_s)?;

@@ -100,6 +100,7 @@ fn list() -> Value {
         {"name": "min-rtt-ratio", "window_s": 1, "long_s": 10},
         {"name": "max-rate-ratio", "window_s": 1, "long_s": 10},
         {"name": "delay-preference", "usual": 0.2, "contested": 0.02},
+        {"name": "long-path", "window_s": 6, "over_ms": 40},
     ]})
 }
 
@@ -172,8 +173,8 @@ fn features_and_actions_are_those_in_floating_point() {
         for request in &ratios {
             compare(&network(), request, &json!("log-window"), path_s, &mut random);
         }
-        compare(&mixture(27), &list(), &drains, path_s, &mut random);
-        compare(&mixture(27), &list(), &json!("log-window"), path_s, &mut random);
+        compare(&mixture(28), &list(), &drains, path_s, &mut random);
+        compare(&mixture(28), &list(), &json!("log-window"), path_s, &mut random);
     }
 }
 
