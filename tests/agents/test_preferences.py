@@ -63,6 +63,9 @@ def test_all_learning_flows_of_a_world_have_one_preference_from_the_range() -> N
     assert 0.1 <= min(seen) < 0.13
     assert 0.8 < max(seen) <= 1.0
     assert np.median(seen) == pytest.approx(np.sqrt(0.1), rel=0.25)
+    some = worlds.changed(delay_preference_probability=0.3)
+    drawn = [some.sample(np.random.default_rng(seed)).flows[0].controller.params for seed in range(300)]
+    assert 60 <= sum(params != {} for params in drawn) <= 120  # 90 and four standard deviations
     plain = TRAIN_LEO.sample(np.random.default_rng(1))
     assert all(not f.controller.params for f in plain.flows if f.controller.name == "external")
 
@@ -70,12 +73,12 @@ def test_all_learning_flows_of_a_world_have_one_preference_from_the_range() -> N
 def test_the_environment_tells_the_preference_to_the_observation_and_to_the_reward() -> None:
     played = get("dumbbell", duration_s=20.0, buffer_bdp=4.0)
 
-    def paid(preference: float, weight: float) -> list[float]:
+    def paid(preference: float, weight: float, usual: float = 1.0) -> list[float]:
         """The rewards of a window that grows until the queue is full."""
         controller = ControllerSpec(name="external", params={"delay_preference": preference})
         chosen = preset(
             "ratios",
-            observation={"name": "features", "features": ["delay-preference"]},
+            observation={"name": "features", "features": [{"name": "delay-preference", "usual": usual}]},
             reward={"name": "log-share", "delay": weight},
         )
         env = CongestionEnv(played.with_flows([played.flows[0].changed(controller=controller)]), preset=chosen)
@@ -84,12 +87,15 @@ def test_the_environment_tells_the_preference_to_the_observation_and_to_the_rewa
         for _ in range(200):
             observation, reward, *_ = env.step(np.array([1.0], np.float32))
             rewards.append(reward)
-        assert observation[0] == pytest.approx(np.log(preference or 1.0), abs=1e-6)
+        assert observation[0] == pytest.approx(np.log(preference or usual), abs=1e-6)
         return rewards
 
     assert paid(0.25, 1.0) == pytest.approx(paid(0.0, 0.25), abs=1e-6)
     assert paid(1.0, 1.0) == pytest.approx(paid(0.0, 1.0), abs=1e-6)
     assert paid(0.25, 1.0)[-1] > paid(1.0, 1.0)[-1] + 0.05
+    # a flow that asks for nothing is rewarded by what its observation tells it
+    assert paid(0.0, 1.0, usual=0.25) == pytest.approx(paid(0.25, 1.0), abs=1e-6)
+    assert paid(0.25, 1.0, usual=0.5) == paid(0.25, 1.0)
 
 
 @pytest.mark.parametrize(("beside", "low", "high"), [(0, 0.09, 0.1), (4, 0.01, 0.012)])
