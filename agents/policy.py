@@ -80,7 +80,7 @@ def build(card: ModelCard, tensors: Tensors) -> _sim.Policy:
         std=tensors["normaliser.std"] if card.normaliser else None,
         clip=card.clip,
         squash=card.squash,
-        safety_filter=card.safety_filter and card.safety_filter.model_dump_json(),
+        safety_filter=card.safety_filter.model_dump_json() if card.safety_filter is not None else None,
     )
 
 
