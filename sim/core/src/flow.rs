@@ -384,14 +384,12 @@ impl Flow {
     }
 
     /// An interval has ended, and its statistics are known.
-    pub(crate) fn observe(&mut self) {
+    pub(crate) fn observe(&mut self, beside_others: bool) {
         self.history.push(&self.stats);
         if let Some(agent) = &mut self.agent {
             agent.observer.push(&self.stats);
-            // Whoever asks for nothing is rewarded by what its observation tells.
-            let told = agent.observer.preference();
-            if told > 0.0 {
-                self.stats.delay_preference = told;
+            if agent.delay_preference == 0.0 {
+                self.stats.delay_preference = agent.observer.preference(beside_others);
             }
         }
     }

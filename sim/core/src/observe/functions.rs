@@ -33,8 +33,10 @@ pub trait Watch: Send + Sync {
     /// Write the features of an interval, which are clipped afterwards.
     fn fill(&mut self, stats: &IntervalStats, out: &mut [f64]);
 
-    /// How much delay counts, as the last interval was told, in (0, 1]; 0: nothing tells it.
-    fn preference(&self) -> f64 {
+    /// How much delay counts for a flow that asks for nothing, in (0, 1], beside flows of other controllers or not;
+    /// 0: the observation has no preference.
+    fn preference(&self, beside_others: bool) -> f64 {
+        let _ = beside_others;
         0.0
     }
 
@@ -303,9 +305,9 @@ impl Observer {
         &self.rows
     }
 
-    /// How much delay counts, as it has been told last; 0: it is told nothing of it.
-    pub fn preference(&self) -> f64 {
-        self.watch.preference()
+    /// As [`Watch::preference`].
+    pub fn preference(&self, beside_others: bool) -> f64 {
+        self.watch.preference(beside_others)
     }
 }
 

@@ -236,12 +236,13 @@ impl World {
                     .iter()
                     .map(|l| 1.0 - self.links[*l as usize].expected_loss(now))
                     .product::<f64>();
-            let sharing = self
-                .flows
-                .iter()
-                .filter(|f| f.life == Life::Active && !f.datagram && f.forward.contains(&(bottleneck as u32)))
-                .count()
-                .max(1);
+            let (mut sharing, mut beside_others) = (0, false);
+            for f in self.flows.iter().filter(|f| f.life == Life::Active && !f.datagram) {
+                if f.forward.contains(&(bottleneck as u32)) {
+                    sharing += 1;
+                    beside_others |= f.agent.is_none();
+                }
+            }
             let link = &mut self.links[bottleneck];
             let flow = &mut self.flows[i];
             let received = flow.received_bytes();
@@ -259,8 +260,8 @@ impl World {
             stats.flows_active = active as f64;
             stats.delay_preference = flow.agent.as_ref().map_or(0.0, |agent| agent.delay_preference);
             flow.handovers.fill(stats, now);
-            stats.fair_share_bps = stats.capacity_bps / sharing as f64;
-            flow.observe();
+            stats.fair_share_bps = stats.capacity_bps / f64::from(sharing.max(1));
+            flow.observe(beside_others);
         }
     }
 

@@ -329,7 +329,7 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
     }
     let history = list.history;
     let all = serde_json::to_value(&list).expect("a list is JSON");
-    let watch = Box::new(ListWatch { measures, made, base, preference: 0.0 });
+    let watch = Box::new(ListWatch { measures, made, base });
     Ok((Observation { definition: Default::default(), features, history, watch }, all))
 }
 
@@ -338,7 +338,6 @@ struct ListWatch {
     measures: Measures,
     made: Vec<Made>,
     base: usize,
-    preference: f64,
 }
 
 impl Watch for ListWatch {
@@ -355,14 +354,12 @@ impl Watch for ListWatch {
             let now = made.value(&self.measures, stats, self.base);
             let average = made.averaged(now, weight(stats, min_rtt, made.rtts), pause, self.measures.rising);
             *out = made.told(average, stats);
-            if made.name == Name::DelayPreference {
-                self.preference = libm::exp(*out);
-            }
         }
     }
 
-    fn preference(&self) -> f64 {
-        self.preference
+    fn preference(&self, beside_others: bool) -> f64 {
+        let made = self.made.iter().find(|made| made.name == Name::DelayPreference);
+        made.map_or(0.0, |made| libm::exp(if beside_others { made.contested } else { made.usual }))
     }
 
     fn clone_box(&self) -> Box<dyn Watch> {
