@@ -73,28 +73,33 @@ def test_all_learning_flows_of_a_world_have_one_preference_from_the_range() -> N
 def test_the_environment_tells_the_preference_to_the_observation_and_to_the_reward() -> None:
     played = get("dumbbell", duration_s=20.0, buffer_bdp=4.0)
 
-    def paid(preference: float, weight: float, usual: float = 1.0) -> list[float]:
+    def paid(preference: float, weight: float, usual: float = 1.0, rival: str = "") -> list[float]:
         """The rewards of a window that grows until the queue is full."""
+        feature = {"name": "delay-preference", "usual": usual, "contested": 0.2 * usual}
+        flow = played.flows[0]
+        rivals = [flow.changed(name="other", controller=ControllerSpec(name=rival))] if rival else []
         controller = ControllerSpec(name="external", params={"delay_preference": preference})
         chosen = preset(
             "ratios",
-            observation={"name": "features", "features": [{"name": "delay-preference", "usual": usual}]},
+            observation={"name": "features", "features": [feature]},
             reward={"name": "log-share", "delay": weight},
         )
-        env = CongestionEnv(played.with_flows([played.flows[0].changed(controller=controller)]), preset=chosen)
+        env = CongestionEnv(played.with_flows([flow.changed(controller=controller), *rivals]), preset=chosen)
         env.reset(seed=1)
         rewards = []
         for _ in range(200):
             observation, reward, *_ = env.step(np.array([1.0], np.float32))
             rewards.append(reward)
-        assert observation[0] == pytest.approx(np.log(preference or usual), abs=1e-6)
+        if preference:
+            assert observation[0] == pytest.approx(np.log(preference), abs=1e-6)
         return rewards
 
     assert paid(0.25, 1.0) == pytest.approx(paid(0.0, 0.25), abs=1e-6)
     assert paid(1.0, 1.0) == pytest.approx(paid(0.0, 1.0), abs=1e-6)
     assert paid(0.25, 1.0)[-1] > paid(1.0, 1.0)[-1] + 0.05
-    # a flow that asks for nothing is rewarded by what its observation tells it
+    # A flow that asks for nothing is rewarded by the usual preference, beside another controller by the contested one.
     assert paid(0.0, 1.0, usual=0.25) == pytest.approx(paid(0.25, 1.0), abs=1e-6)
+    assert paid(0.0, 1.0, usual=0.5, rival="cubic") == pytest.approx(paid(0.1, 1.0, rival="cubic"), abs=1e-6)
     assert paid(0.25, 1.0, usual=0.5) == paid(0.25, 1.0)
 
 
