@@ -1,8 +1,8 @@
 """The oracle: a policy that is told the rate, the RTT and the number of rivals, which controllers have to find out.
 
 Every 5 ms (the shortest RTT of the leaderboard's paths) it sets the window to what its fair share fills, and paces at
-the fair share. It knows the rate of the bottleneck, how many TCP flows cross it, the RTT of the path without queues, and
-the share of packets that the path is expected to lose at random, of which it sends so many more.
+the fair share. It knows the rate of the bottleneck, how many TCP flows cross it, the RTT of the path without queues,
+and the share of packets that the path is expected to lose at random. Of those that get lost it sends so many more.
 
 It does not know the future: after a change it uses the old values until its next decision. Nor does it know how full
 queues are, when the path is down, what `udp` sends, whether a rival uses its share, or how many flows cross the other
@@ -37,8 +37,8 @@ MOST_PACKETS = float(1 << 20)
 def control(actions: NDArray[np.float32], stats: Stats, who: Who) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Windows in packets [n] and pacing rates in bit/s of payload [n], from the raw statistics [n, F].
 
-    The window counts the longest pause between ACKs as part of the RTT: what was sent before it no longer fills the path,
-    though no ACK has said so. Where nothing can be sent, it still tries a packet per second.
+    The window counts the longest pause between ACKs as part of the RTT: what was sent before it no longer fills the
+    path, though no ACK has said so. Where nothing can be sent, it still tries a packet per second.
     """
     mss = stats[:, STATS["mss_bytes"]]
     packet = mss + HEADER_BYTES

@@ -8,10 +8,11 @@
 The policies that ship take part without being named, and the oracle, which is not ranked. A run that was stopped
 continues when the same command is given again, and runs what is missing, as the oracle in results from before there was
 one; results of another version of the simulator are kept apart and never reused. `--oracle` runs the oracle alone, in
-the suites, the profile and the runs of a page, and adds its figures to the page, which tells their own version. A trace set on the disk adds its
-test part as one more suite (not for docs/leaderboard.md, because the project distributes no set). Beside the page lie
-leaderboard.csv (every median with its interval) and images/leaderboard-SUITE.png (goodput against delay). `--redraw`
-makes the page and its figures again from leaderboard.csv. `python -m benches` says how old the page is.
+the suites, the profile and the runs of a page, and adds its figures to the page, which tells their own version. A trace
+set on the disk adds its test part as one more suite (not for docs/leaderboard.md, because the project distributes no
+set). Beside the page lie leaderboard.csv (every median with its interval) and images/leaderboard-SUITE.png (goodput
+against delay). `--redraw` makes the page and its figures again from leaderboard.csv. `python -m benches` says how old
+the page is.
 """
 
 from __future__ import annotations
@@ -129,7 +130,8 @@ def run(
         if provenance.version.__wrapped__() != results.version:
             raise SystemExit(f"the simulator was rebuilt during the run: delete {out / name} and run this again")
         entries += entries_of(results)
-        print(f"{name}: {len(everybody)} contenders, {len(suite.cases(asked.profile, results.runs))} runs each", flush=True)
+        cases = suite.cases(asked.profile, results.runs)
+        print(f"{name}: contenders: {len(everybody)}; runs of each: {len(cases)}", flush=True)
     return entries
 
 
