@@ -228,7 +228,7 @@ def test_the_oracle_is_neither_ranked_nor_on_a_front():
 def test_the_page_shows_goodput_and_delay_as_shares_of_the_possible():
     entries = knowing_board()
     text = pages.page_text(boards.board_of(entries), boards.possible_of(entries), STAMP)
-    row = next(line for line in text.splitlines() if "<code>extremes</code>" in line)
+    row = next(line for line in text.splitlines() if "<code>extremes</code>" in line)  # the only suite of its question
     # Vegas, with 0.2 of the link, is not the best in delay. 0.96 / 0.95, 0.93 / 0.95, 1.05 / 1.2, 1.05 / 1.1.
     assert re.findall(r"<td[^>]*>(.*?)</td>", row) == [
         "0.950", "cubic 0.960 <small>(1.01)</small>", "0.930 <small>(0.98)</small>",

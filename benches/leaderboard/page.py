@@ -33,7 +33,7 @@ from orbitcc.eval.front import TIE, USES_THE_LINK
 from orbitcc.eval.suites.base import Metric
 
 FOLDER = Path(__file__).parent
-PAGE, POSSIBLE = ((FOLDER / name).read_text(encoding="utf-8") for name in ("page.md", "possible.md"))
+PAGE = (FOLDER / "page.md").read_text(encoding="utf-8")
 HEAT = (1.0, 2.5, 5.0, 8.0, 12.0)
 """Upper bounds of the shades of the overview."""
 SOFT = re.compile("(?<=etrans)(?=mission)|(?<=hrough)(?=put)")
@@ -71,6 +71,8 @@ class Words(Model):
     """Metric -> why a run may have no value of it."""
     measured: Question
     """Where a trace set takes part."""
+    possible: str
+    """What the section on shares of the possible says above its table."""
 
     def asked(self, board: Board) -> list[Question]:
         """Those of which the board has a suite."""
@@ -111,7 +113,7 @@ def page_text(board: Board, possible: Possible, stamp: Stamp) -> str:
         overview=overview(asked, beaten, names),
         tie=f"{100 * TIE:g}",
         uses=f"{100 * USES_THE_LINK:g}",
-        possible=POSSIBLE.format(table=shares(asked, board, possible, beaten)) if possible else "",
+        possible=f"{WORDS.possible}\n{shares(asked, board, possible, beaten)}\n\n" if possible else "",
         sections="".join(section(question, board, possible, beaten, stamp.profile) for question in asked),
     )
 
@@ -153,7 +155,8 @@ def shares(asked: Sequence[Question], board: Board, possible: Possible, beaten: 
     names = list(next(iter(board.values())))
     rated = {name: overall(asked, beaten, name) for name in names if not classical(name)}
     policy = min(rated, key=lambda name: (rated[name], name), default=None)
-    body = []
+    body: dict[str, str] = {}
+    home = {suite: question.title for question in asked for suite in question.suites}
     for suite in on_page(board):
         if (axes := trade(suite)) is None or suite not in possible:
             continue
@@ -169,7 +172,7 @@ def shares(asked: Sequence[Question], board: Board, possible: Possible, beaten: 
                 entry = None if name is None else own[name][metric.key]
                 who = f"{label(best)} " if name is not None and name == best else ""
                 row += f"<td>{who}{metric.format(entry.median)}{part(entry, possible)}</td>" if entry else "<td>–</td>"
-        body.append(f"<tr>{row}</tr>")
+        body[home[suite]] = f"{body.get(home[suite], '')}<tr>{row}</tr>"
     of = "".join(
         f'<th scope="col" class=first>oracle</th><th scope="col">best classical</th>'
         f'<th scope="col">{label(policy) if policy else "policy"}</th>'
@@ -177,7 +180,7 @@ def shares(asked: Sequence[Question], board: Board, possible: Possible, beaten: 
     )
     kinds = "".join(f'<th colspan="3" scope="colgroup">{kind}</th>' for kind in ("goodput ↑", "delay ↓"))
     head = [f'<tr><th rowspan="2" scope="col">suite</th>{kinds}</tr>', f"<tr>{of}</tr>"]
-    return boxed(head, body, "lb")
+    return boxed(head, list(body.values()), "lb")
 
 
 def part(entry: Entry, possible: Possible) -> str:
@@ -303,9 +306,14 @@ def strong(text: str, bold: bool) -> str:
 
 
 def boxed(head: Sequence[str], body: Sequence[str], name: str) -> str:
-    """A table that scrolls by itself, its first column stays."""
-    rows = [*head, "</thead><tbody>", *body, "</tbody></table></div>"]
-    return "\n".join([f'<div class="{name}" tabindex="0"><table><thead>', *rows])
+    """A table that scrolls by itself, its first column stays. The head is one line."""
+    return "\n".join(
+        [
+            f'<div class="{name}" tabindex="0"><table><thead>{"".join(head)}</thead><tbody>',
+            *body,
+            "</tbody></table></div>",
+        ]
+    )
 
 
 def alternative(beaten: Mapping[str, int], suite: str, goodput: Metric, delay: Metric) -> str:
