@@ -15,6 +15,8 @@ from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 
 SIMULATED = "@simulator"
+ORACLE = "oracle"
+"""The label of :func:`oracle`."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,11 @@ def from_policy(text: str) -> Contender:
     except OrbitccError as error:
         raise error.under("--policy") from None
     return _policy(params["path"], params)
+
+
+def oracle() -> Contender:
+    """Who knows rate, RTT and rivals (:mod:`orbitcc.agents.oracle`): what others are measured by; it is not ranked."""
+    return replace(from_policy("orbitcc.agents.oracle:Oracle"), label=ORACLE)
 
 
 def _policy(name_or_path: str, params: Mapping[str, Any]) -> Contender:

@@ -1,10 +1,12 @@
 """The leaderboard: page and table agree, its origin is stated, and the comparison says what it claims."""
 
 import datetime
+import json
 import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -42,15 +44,15 @@ class Tables(HTMLParser):
         if tag in ("th", "td"):
             self.tables[-1][1][-1].append("")
             self.open = True
-        self.skipped = tag == "sup"
+        self.skipped = tag in ("sup", "small")
 
     def handle_endtag(self, tag):
         self.open = self.open and tag not in ("th", "td")
-        self.skipped = self.skipped and tag != "sup"
+        self.skipped = self.skipped and tag not in ("sup", "small")
 
     def handle_data(self, data):
         if self.open and not self.skipped:
-            self.tables[-1][1][-1][-1] += data
+            self.tables[-1][1][-1][-1] += data.rstrip()
 
 
 @pytest.fixture(scope="module")
@@ -93,13 +95,14 @@ def test_every_figure_of_the_page_is_in_the_table(text, entries):
     metrics = {f"{suite}/{m.key}": m for suite in boards.suite_names() for m in suites.metrics_of(suite)}
     seen = set()
     beaten = {suite: boards.beaten_by(own, suite) for suite, own in boards.board_of(entries).items()}
-    for columns, rows in Tables(text).tables[1:]:
+    for columns, rows in (table for table in Tables(text).tables if table[0]):
         suites_shown = {column.partition("/")[0] for column in columns}
         front = {name for suite in suites_shown for name, n in beaten[suite].items() if n == 0}
-        assert {row[0].removesuffix(" ◆") for row in rows[2:]} == front | {"cubic"}
+        named = {row[0].removesuffix(" ◆") for row in rows[2:]}
+        assert named == front | {"cubic", pages.KNOWING}
         for name, _, *cells in rows[2:]:
             for column, cell in zip(columns, cells, strict=True):
-                value = known[name.removesuffix(" ◆"), column]
+                value = known["oracle" if name == pages.KNOWING else name.removesuffix(" ◆"), column]
                 metric = metrics[column]
                 said = "–" if np.isnan(value) else f"{(100 if metric.percent else 1) * value:.{metric.decimals}f}"
                 assert cell == said, (name, column)
@@ -133,7 +136,7 @@ def test_figures_of_the_page_are_there(text):
 def test_a_missing_figure_is_a_dash_with_its_reason():
     suite = "responsiveness"
     rows = board(suite, bbr=(0.5, 1.2, 0.0), cubic=(0.4, float("nan"), 0.0))
-    text = pages.page_text({suite: rows}, STAMP)
+    text = pages.page_text({suite: rows}, {}, STAMP)
     assert "<td>–<sup>1</sup></td>" in text
     assert "<sup>1</sup> No run gives this value: no RTT was measured in the evaluated seconds." in text
     assert "nan" not in text.lower().split()
@@ -173,6 +176,152 @@ def test_a_share_is_best_at_its_ideal():
     # Goodput ratio, own share, goodput of all.
     rows = board("cubic-friendliness", fair=(0.9, 0.5, 0.95), taking=(0.9, 0.9, 0.95), yielding=(0.9, 0.1, 0.95))
     assert boards.beaten_by(rows, "cubic-friendliness") == {"fair": 0, "taking": 1, "yielding": 1}
+
+
+def test_the_share_of_the_possible_is_a_ratio_in_the_better_direction():
+    # Goodput / optimal, delay inflation, retransmission rate; by hand: 0.9 / 0.95, 1.02 / 1.5, 0.002 / 0.001.
+    knowing = list(board("responsiveness", oracle=(0.95, 1.02, 0.002))["oracle"].values())
+    possible = boards.possible_of(knowing)
+    rows = board("responsiveness", a=(0.9, 1.5, 0.001), b=(0.96, 1.0, 0.0), c=(float("nan"),) * 3)
+    got = {name: [boards.share(e, possible) for e in cells.values()] for name, cells in rows.items()}
+    assert got["a"] == pytest.approx([0.947368, 0.68, 2.0], abs=1e-6)
+    assert got["b"][:2] == pytest.approx([1.010526, 1.02], abs=1e-6), "better than the oracle: above 1"
+    assert np.isnan([got["b"][2], *got["c"]]).all(), "nothing divided by 0, nothing of what is missing"
+    assert [boards.share(e, possible) for e in knowing] == [1.0, 1.0, 1.0]
+
+
+def test_there_is_no_share_of_a_target_of_nothing_or_without_an_oracle():
+    def shares(suite, values, of):
+        possible = boards.possible_of(board(suite, oracle=of)["oracle"].values())
+        return [boards.share(e, possible) for e in board(suite, a=values)["a"].values()]
+
+    ratio, own, total = shares("cubic-friendliness", (0.4, 0.3, 0.9), (0.5, 0.5, 0.9))
+    assert (ratio, total) == pytest.approx((0.8, 1.0))
+    assert np.isnan(own), "0.5 is the target of the own share"
+    assert np.isnan(shares("delay-jump", (1.0, 0.9, 1.1), (0.0, 0.95, 1.0))[0]), "the oracle recovers in 0 s"
+    assert np.isnan(boards.share(entry("a", "responsiveness", "goodput_over_optimal", 0.9), {}))
+    jain = {"efficiency": {"jain": entry("oracle", "efficiency", "jain", 1.0)}}
+    assert np.isnan(boards.share(entry("a", "efficiency", "jain", 0.9), jain)), "nobody is compared by it here"
+
+
+def knowing_board():
+    """Medians of a suite, and what the page says of them."""
+    rows = board(
+        "extremes", bbr=(0.9, 1.2, 0.01), cubic=(0.96, 1.5, 0.02), vegas=(0.2, 1.0, 0.0), zenith=(0.93, 1.1, 0.0)
+    )
+    rows |= board("extremes", oracle=(0.95, 1.05, 0.0))
+    return [e for cells in rows.values() for e in cells.values()]
+
+
+def test_the_oracle_is_neither_ranked_nor_on_a_front():
+    entries = knowing_board()
+    ranked = boards.board_of(entries)
+    assert "oracle" not in ranked["extremes"]
+    assert boards.beaten_by(ranked["extremes"], "extremes") == {"bbr": 1, "cubic": 0, "vegas": 3, "zenith": 0}
+    text = pages.page_text(ranked, boards.possible_of(entries), STAMP)
+    assert "4 contenders in 1 experiments" in text
+    assert "on the Pareto front: cubic, zenith]" in text
+    overview, _ = Tables(text).tables
+    assert [row[0] for row in overview[1][1:]] == ["cubic", "zenith ◆", "bbr", "vegas"]
+
+
+def test_the_page_shows_goodput_and_delay_as_shares_of_the_possible():
+    entries = knowing_board()
+    text = pages.page_text(boards.board_of(entries), boards.possible_of(entries), STAMP)
+    row = next(line for line in text.splitlines() if "<code>extremes</code>" in line)  # the only suite of its question
+    # Vegas, with 0.2 of the link, is not the best in delay. 0.96 / 0.95, 0.93 / 0.95, 1.05 / 1.2, 1.05 / 1.1.
+    assert re.findall(r"<td[^>]*>(.*?)</td>", row) == [
+        "0.950", "cubic 0.960 <small>(1.01)</small>", "0.930 <small>(0.98)</small>",
+        "1.05×", "bbr 1.20× <small>(0.88)</small>", "1.10× <small>(0.95)</small>",
+    ]  # fmt: skip
+    alone = pages.page_text(boards.board_of(entries), {}, STAMP)
+    assert "Share of the possible" not in alone
+    assert "<small>" not in alone
+
+
+def test_the_oracle_is_the_first_row_of_a_table():
+    rows = board("responsiveness", cubic=(0.9, 1.5, 0.01), oracle=(0.95, 1.0, 0.0))
+    entries = [e for cells in rows.values() for e in cells.values()]
+    text = pages.page_text(boards.board_of(entries), boards.possible_of(entries), STAMP)
+    _, (_, _, first, second) = next(table for table in Tables(text).tables if table[0])
+    assert first == ["oracle (knows rate, RTT and rivals)", "–", "0.950", "1.00", "0.00"]
+    assert second == ["cubic", "0.0", "0.900", "1.50", "1.00"]
+    assert "0.900</b> <small>(0.95)</small>" in text
+
+
+def test_shares_are_in_the_table_and_follow_from_it(tmp_path, entries):
+    table = tmp_path / "a.csv"
+    table.write_text(boards.csv_text(knowing_board()), encoding="utf-8")
+    lines = table.read_text(encoding="utf-8").splitlines()
+    assert lines[0].endswith(",runs,share_of_the_possible")
+    assert "bbr,extremes,utilisation,0.9,0.9,0.9,2,0.9474" in lines
+    assert "zenith,extremes,retransmission_rate,0,0,0,2," in lines
+    assert boards.read_csv(table) == knowing_board()
+    assert boards.table_of(PAGE).read_text(encoding="utf-8") == boards.csv_text(entries)
+
+
+def test_an_oracle_that_is_added_stands_behind_its_suite_in_the_place_of_an_earlier_one():
+    given = [
+        entry(who, suite, "goodput_ratio", 0.5) for suite in ("inter-rtt", "intra-rtt") for who in ("bbr", "oracle")
+    ]
+    new = [entry("oracle", suite, "goodput_ratio", 0.9) for suite in ("geo-sharing", "inter-rtt")]
+    found = boards.with_oracle(given, new)
+    assert [(e.contender, e.suite, e.median) for e in found] == [
+        ("bbr", "inter-rtt", 0.5), ("oracle", "inter-rtt", 0.9),
+        ("bbr", "intra-rtt", 0.5), ("oracle", "intra-rtt", 0.5),
+    ]  # fmt: skip
+
+
+def test_a_page_says_where_an_oracle_comes_from_that_was_added():
+    later = replace(STAMP, oracle=replace(STAMP, date="2026-12-01", version="0.2.0+sim.89abcdef").made)
+    text = pages.page_text({"inter-rtt": board("inter-rtt", cubic=(0.5, 0.9))}, {}, later)
+    assert (
+        "; the oracle on 2026-12-01 from commit `0123456789ab` with simulator version `0.2.0+sim.89abcdef`.\n" in text
+    )
+    assert origin.STATED.search(text)["oracle"] == later.oracle
+    plain = pages.page_text({"inter-rtt": board("inter-rtt", cubic=(0.5, 0.9))}, {}, STAMP)
+    assert origin.STATED.search(plain)["oracle"] is None
+
+
+def test_the_oracle_is_added_to_a_page_as_the_page_was_made(tmp_path):
+    page = tmp_path / "leaderboard.md"
+    entries = [
+        e for cells in board("delay-jump", bbr=(0.5, 0.93, 1.1), cubic=(8.0, 0.9, 1.3)).values() for e in cells.values()
+    ]
+    command = "python -m benches.leaderboard results --suites delay-jump --first-run 7 \\\n    --page leaderboard.md"
+    stamp = replace(STAMP, command=command)
+    page.write_text(pages.page_text(boards.board_of(entries), {}, stamp), encoding="utf-8")
+    boards.table_of(page).write_text(boards.csv_text(entries), encoding="utf-8")
+    main([str(tmp_path / "results"), "--oracle", str(page), "--workers", "1"])
+    (row,) = (tmp_path / "results" / "delay-jump" / "runs.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(row)["seed"] == 7
+    after = origin.stated(page)
+    assert replace(after, oracle="") == stamp
+    assert after.oracle.startswith(f"on {datetime.date.today().isoformat()} from commit ")
+    found = boards.read_csv(boards.table_of(page))
+    assert found[: len(entries)] == entries
+    assert [(e.contender, e.metric) for e in found[len(entries) :]] == [
+        ("oracle", key) for key in ("regain_s", "goodput_after", "delay_inflation")
+    ]
+    assert found[-2].median == pytest.approx(1448 / 1514, abs=0.005)
+    text = page.read_text(encoding="utf-8")
+    assert "<code>delay-jump</code>" in text
+    main(["--redraw", str(page)])
+    assert page.read_text(encoding="utf-8") == text
+
+
+def test_the_oracle_is_not_added_to_a_page_that_does_not_say_how_it_was_made(tmp_path):
+    page = tmp_path / "leaderboard.md"
+    page.write_text("# Leaderboard\n")
+    with pytest.raises(SystemExit, match="does not state its commit and version"):
+        main([str(tmp_path / "results"), "--oracle", str(page)])
+    assert not (tmp_path / "results").exists()
+
+
+def test_the_oracle_needs_a_folder_for_its_results(capsys):
+    with pytest.raises(SystemExit):
+        main(["--oracle", str(PAGE)])
+    assert "name the folder of the results" in capsys.readouterr().err
 
 
 def test_names_overlap_neither_each_other_nor_points():
@@ -220,7 +369,7 @@ def test_the_age_counts_commits_that_changed_what_the_figures_depend_on(tmp_path
     rows = board("inter-rtt", cubic=(0.5, 0.9), bbr=(0.6, 0.9))
     page = tmp_path / "docs" / "leaderboard.md"
     page.parent.mkdir()
-    page.write_text(pages.page_text({"inter-rtt": rows}, stamp), encoding="utf-8")
+    page.write_text(pages.page_text({"inter-rtt": rows}, {}, stamp), encoding="utf-8")
     assert origin.stated(page) == stamp
     change("docs/leaderboard.csv", "benches/leaderboard/board.py")
     assert origin.age(page).endswith(": 0")
@@ -256,6 +405,6 @@ def test_a_trace_set_on_the_disk_adds_a_suite_and_a_question():
     assert pages.on_page(board) == ["traces"]
     assert [axis.key for axis in boards.trade("traces")] == ["goodput_share", "rtt_over_base"]
     assert boards.beaten_by(board["traces"], "traces") == {"cubic": 1, "zenith": 0}
-    text = pages.page_text(board, STAMP)
+    text = pages.page_text(board, {}, STAMP)
     assert "## Does it work on measured paths?" in text
     assert "`traces` (6 runs)" in text

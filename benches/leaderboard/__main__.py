@@ -1,14 +1,18 @@
 """Every classical controller and every policy in every suite: makes docs/leaderboard.md, its table and its figures.
 
     python -m benches.leaderboard results/leaderboard [--profile quick] [--first-run 9301] [--suites SUITE ...]
-        [--policy NAME_OR_PATH ...] [--traces SET.npz] [--ray [ADDRESS]] [--page PAGE.md]
+        [--policy NAME_OR_PATH ...] [--traces SET.npz] [--ray [ADDRESS]] [--workers N] [--page PAGE.md]
+    python -m benches.leaderboard results/oracle --oracle docs/leaderboard.md [--workers N]
     python -m benches.leaderboard --redraw docs/leaderboard.md
 
-The policies that ship take part without being named. A run that was stopped continues when the same command is given
-again; results of another version of the simulator are kept apart and never reused. A trace set on the disk adds its
-test part as one more suite (not for docs/leaderboard.md, because the project distributes no set). Beside the page lie
-leaderboard.csv (every median with its interval) and images/leaderboard-SUITE.png (goodput against delay). `--redraw`
-makes the page and its figures again from leaderboard.csv. `python -m benches` says how old the page is.
+The policies that ship take part without being named, and the oracle, which is not ranked. A run that was stopped
+continues when the same command is given again, and runs what is missing, as the oracle in results from before there was
+one; results of another version of the simulator are kept apart and never reused. `--oracle` runs the oracle alone, in
+the suites, the profile and the runs of a page, and adds its figures to the page, which tells their own version. A trace
+set on the disk adds its test part as one more suite (not for docs/leaderboard.md, because the project distributes no
+set). Beside the page lie leaderboard.csv (every median with its interval) and images/leaderboard-SUITE.png (goodput
+against delay). `--redraw` makes the page and its figures again from leaderboard.csv. `python -m benches` says how old
+the page is.
 """
 
 from __future__ import annotations
@@ -17,12 +21,13 @@ import argparse
 import datetime
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benches.leaderboard.board import Entry, csv_text, entries_of, read_csv, suite_names, table_of
+from benches.leaderboard.board import Entry, csv_text, entries_of, read_csv, suite_names, table_of, with_oracle
 from benches.leaderboard.origin import Stamp, commit, stated
 from benches.leaderboard.page import write
 from orbitcc.agents import checkpoint
@@ -30,14 +35,38 @@ from orbitcc.common import provenance
 from orbitcc.common.files import atomic_write_text
 from orbitcc.envs import controllers
 from orbitcc.eval import contenders, suites
+from orbitcc.eval.contenders import Contender
 from orbitcc.eval.runner import run_suite
 from orbitcc.parallel import cluster
 
+HERE = Path(__file__).parent
 VARIANTS = ("bbr3:draft=06",)
 """Contenders beside the classical controllers with their default parameters."""
 
 
 def main(argv: Sequence[str]) -> None:
+    parser = parser_of()
+    arguments = parser.parse_args(argv)
+    if arguments.redraw is not None:
+        write(read_csv(table_of(arguments.redraw)), stated(arguments.redraw), arguments.redraw)
+    elif arguments.out is None:
+        parser.error("name the folder of the results, or use --redraw")
+    elif arguments.oracle is not None:
+        add_oracle(arguments.oracle, arguments.out, arguments.workers)
+    else:
+        classical = [name for name in controllers.names("baseline") if name != "udp"]
+        shipped = [name for name in checkpoint.shipped() if name not in arguments.policy]
+        ranked = contenders.line_up([*classical, *VARIANTS], [*shipped, *arguments.policy])
+        with cluster.joined(arguments.ray) if arguments.ray else nullcontext():
+            entries = run(arguments, [*ranked, contenders.oracle()], arguments.out, arguments.workers, arguments.ray)
+        if arguments.page is not None:
+            command = f"python -m benches.leaderboard {shlex.join(argv)}".replace(" --page ", " \\\n    --page ")
+            stamp = Stamp(today(), commit(HERE), provenance.version(), arguments.profile, command)
+            atomic_write_text(table_of(arguments.page), csv_text(entries))
+            write(entries, stamp, arguments.page)
+
+
+def parser_of() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, nargs="?")
     parser.add_argument("--profile", default="quick", choices=["quick", "reduced", "full"])
@@ -46,49 +75,63 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--policy", action="append", default=[], metavar="NAME_OR_PATH")
     parser.add_argument("--traces", metavar="SET")
     parser.add_argument("--ray", nargs="?", const="auto", metavar="ADDRESS")
+    parser.add_argument("--workers", type=int, metavar="N")
     parser.add_argument("--page", type=Path)
+    parser.add_argument("--oracle", type=Path, metavar="PAGE")
     parser.add_argument("--redraw", type=Path, metavar="PAGE")
-    arguments = parser.parse_args(argv)
-    if arguments.redraw is not None:
-        write(read_csv(table_of(arguments.redraw)), stated(arguments.redraw), arguments.redraw)
-    elif arguments.out is None:
-        parser.error("name the folder of the results, or use --redraw")
-    else:
-        with cluster.joined(arguments.ray) if arguments.ray else nullcontext():
-            chosen = {name: {"first_run": arguments.first_run} for name in arguments.suites}
-            if arguments.traces is not None:
-                chosen["traces"] = {"traces": arguments.traces}
-            entries = run(arguments.out, chosen, arguments.profile, arguments.policy, arguments.ray)
-        if arguments.page is not None:
-            command = f"python -m benches.leaderboard {shlex.join(argv)}".replace(" --page ", " \\\n    --page ")
-            date = datetime.date.today().isoformat()
-            stamp = Stamp(date, commit(Path(__file__).parent), provenance.version(), arguments.profile, command)
-            atomic_write_text(table_of(arguments.page), csv_text(entries))
-            write(entries, stamp, arguments.page)
+    return parser
+
+
+def add_oracle(page: Path, out: Path, workers: int | None = None) -> None:
+    """Run the oracle alone as a page says that the others ran, and add it to the page and its table.
+
+    Raises SystemExit if the page does not say how it was made.
+    """
+    stamp, entries = stated(page), read_csv(table_of(page))
+    words = shlex.split(stamp.command.replace("\\\n", " "))
+    oracle = run(parser_of().parse_args(words[3:]), [contenders.oracle()], out, workers)
+    made = Stamp(today(), commit(HERE), provenance.version(), stamp.profile, stamp.command).made
+    entries = with_oracle(entries, oracle)
+    atomic_write_text(table_of(page), csv_text(entries))
+    write(entries, replace(stamp, oracle=made), page)
+
+
+def today() -> str:
+    return datetime.date.today().isoformat()
 
 
 def run(
+    asked: argparse.Namespace,
+    everybody: Sequence[Contender],
     out: Path,
-    chosen: Mapping[str, Mapping[str, Any]],
-    profile: str,
-    policies: Sequence[str],
+    workers: int | None = None,
     ray: str | None = None,
 ) -> list[Entry]:
-    """Run what is missing. chosen: suite -> its settings.
+    """Run what is missing of these contenders. asked: the suites and their settings, as the command has them.
 
     Raises SystemExit if the simulator is rebuilt meanwhile, whose runs cannot be told apart.
     """
-    classical = [name for name in controllers.names("baseline") if name != "udp"]
-    shipped = [name for name in checkpoint.shipped() if name not in policies]
-    everybody = contenders.line_up([*classical, *VARIANTS], [*shipped, *policies])
+    chosen: dict[str, dict[str, Any]] = {name: {"first_run": asked.first_run} for name in asked.suites}
+    if asked.traces is not None:
+        chosen["traces"] = {"traces": asked.traces}
     entries: list[Entry] = []
     for name, settings in chosen.items():
         suite = suites.get(name, settings)
-        results = run_suite(suite, everybody, out_dir=out / name, profile=profile, ray=ray, resume=True, quiet=True)
+        results = run_suite(
+            suite,
+            everybody,
+            out_dir=out / name,
+            profile=asked.profile,
+            workers=workers,
+            ray=ray,
+            resume=True,
+            quiet=True,
+        )
         if provenance.version.__wrapped__() != results.version:
             raise SystemExit(f"the simulator was rebuilt during the run: delete {out / name} and run this again")
         entries += entries_of(results)
-        print(f"{name}: {len(everybody)} contenders, {len(suite.cases(profile, results.runs))} runs each", flush=True)
+        cases = suite.cases(asked.profile, results.runs)
+        print(f"{name}: contenders: {len(everybody)}; runs of each: {len(cases)}", flush=True)
     return entries
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from orbitcc.common import names
 from orbitcc.envs import controllers
 from orbitcc.eval import suites
+from orbitcc.eval.contenders import ORACLE
 from orbitcc.eval.front import TIE, USES_THE_LINK
 from orbitcc.eval.results import Results
 from orbitcc.eval.suites.base import Metric
@@ -36,7 +37,7 @@ GOODPUT = ("goodput_share", "goodput_over_optimal", "goodput_after", "utilisatio
 DELAY = ("delay_inflation", "delay_ratio", "steady_rtt_ms", "rtt_over_base")
 TARGET = ("own_share", "own_over_fair", "long_ratio")
 """Metrics that are best at their ideal value: less and more are both worse."""
-COLUMNS = ("contender", "suite", "metric", "median", "low", "high", "runs")
+COLUMNS = ("contender", "suite", "metric", "median", "low", "high", "runs", "share_of_the_possible")
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,9 @@ class Entry:
 
 
 Board = dict[str, dict[str, dict[str, Entry]]]
-"""Suite -> contender -> metric -> entry."""
+"""Suite -> contender -> metric -> entry, without the oracle: who is ranked."""
+Possible = dict[str, dict[str, Entry]]
+"""Suite -> metric -> entry of the oracle."""
 
 
 def suite_names() -> list[str]:
@@ -70,11 +73,13 @@ def entries_of(results: Results) -> list[Entry]:
 
 
 def csv_text(entries: Sequence[Entry]) -> str:
-    """The tidy table; an empty field for NaN."""
+    """The tidy table; an empty field for NaN. The shares follow from the medians, in four digits."""
+    possible = possible_of(entries)
     rows: list[list[object]] = [list(COLUMNS)]
     for e in entries:
         values = ("" if np.isnan(value) else f"{value:.6g}" for value in (e.median, e.low, e.high))
-        rows.append([e.contender, e.suite, e.metric, *values, e.runs])
+        part = share(e, possible)
+        rows.append([e.contender, e.suite, e.metric, *values, e.runs, "" if np.isnan(part) else f"{part:.4g}"])
     return names.csv_text(rows)
 
 
@@ -100,8 +105,39 @@ def table_of(page: Path) -> Path:
 def board_of(entries: Sequence[Entry]) -> Board:
     board: Board = {}
     for entry in entries:
-        board.setdefault(entry.suite, {}).setdefault(entry.contender, {})[entry.metric] = entry
+        if entry.contender != ORACLE:
+            board.setdefault(entry.suite, {}).setdefault(entry.contender, {})[entry.metric] = entry
     return board
+
+
+def possible_of(entries: Sequence[Entry]) -> Possible:
+    possible: Possible = {}
+    for entry in entries:
+        if entry.contender == ORACLE:
+            possible.setdefault(entry.suite, {})[entry.metric] = entry
+    return possible
+
+
+def with_oracle(entries: Sequence[Entry], oracle: Sequence[Entry]) -> list[Entry]:
+    """The entries with these of the oracle behind those of their suites, in the place of earlier ones."""
+    new = {entry.suite for entry in oracle}
+    kept = [entry for entry in entries if entry.contender != ORACLE or entry.suite not in new]
+    order = list(dict.fromkeys(entry.suite for entry in entries))
+    return sorted([*kept, *(entry for entry in oracle if entry.suite in order)], key=lambda e: order.index(e.suite))
+
+
+def share(entry: Entry, possible: Possible) -> float:
+    """What part of the oracle's value it reaches; above 1: it is better than the oracle.
+
+    The value divided by the oracle's, or the oracle's by the value where lower is better. NaN where one of both is
+    missing or divides as 0, where the oracle's is 0, and for metrics with a target or by which nobody is compared.
+    """
+    metric = next((metric for metric in columns(entry.suite) if metric.key == entry.metric), None)
+    best = possible.get(entry.suite, {}).get(entry.metric)
+    if metric is None or metric.key in TARGET or best is None or best.median == 0:
+        return float("nan")
+    part, whole = (entry.median, best.median) if metric.better == "higher" else (best.median, entry.median)
+    return part / whole if whole else float("nan")
 
 
 def classical(name: str) -> bool:

@@ -9,24 +9,35 @@ from pathlib import Path
 
 from benches.leaderboard.board import table_of
 
-WATCHED = ("sim/core/src", "eval/suites", "eval/metrics.py", "checkpoints", "benches/leaderboard")
+WATCHED = ("sim/core/src", "eval/suites", "eval/metrics.py", "checkpoints", "agents/oracle.py", "benches/leaderboard")
 """What the figures depend on."""
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """Where the figures come from."""
+    """Where the figures come from.
+
+    oracle: where those of the oracle come from if they were added later, else empty.
+    """
 
     date: str
     commit: str
     version: str
     profile: str
     command: str
+    oracle: str = ""
+
+    @property
+    def made(self) -> str:
+        """`on DATE from commit COMMIT with simulator version VERSION`, and the same of an oracle that was added."""
+        made = f"on {self.date} from commit {self.commit} with simulator version `{self.version}`"
+        return made + (f"; the oracle {self.oracle}" if self.oracle else "")
 
 
 STATED = re.compile(
     r"- \*\*Made\*\* on (?P<date>\d{4}-\d\d-\d\d) from commit (?P<commit>(?:`(?P<hash>[0-9a-f]{12})`|unknown)[^`\n]*?)"
-    r" with simulator version `(?P<version>\d+\.\d+\.\d+[a-z0-9.]*\+sim\.[0-9a-f]{8})`\.\n"
+    r" with simulator version `(?P<version>\d+\.\d+\.\d+[a-z0-9.]*\+sim\.[0-9a-f]{8})`"
+    r"(?:; the oracle (?P<oracle>[^\n]+))?\.\n"
     r"- \*\*Size\*\*: profile `(?P<profile>\w+)`.*?```sh\n(?P<command>.+?)\n```",
     re.DOTALL,
 )
@@ -47,7 +58,7 @@ def stated(page: Path) -> Stamp:
     found = STATED.search(page.read_text(encoding="utf-8"))
     if found is None:
         raise SystemExit(f"{page} does not state its commit and version: write it with --page")
-    return Stamp(*(found[name] for name in ("date", "commit", "version", "profile", "command")))
+    return Stamp(**{name: text or "" for name, text in found.groupdict().items() if name != "hash"})
 
 
 def age(page: Path) -> str:
