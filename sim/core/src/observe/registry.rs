@@ -129,6 +129,8 @@ pub fn reward(request: &Value) -> Result<Reward, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::super::MOST_FEATURES;
     use super::super::functions::{Observer, Payment};
     use super::super::history::{History, RewardedFlow};
