@@ -1,5 +1,6 @@
 """The sandbox of candidates: every attack ends with a reason, or changes nothing."""
 
+import json
 import socket
 import subprocess
 import sys
@@ -8,10 +9,12 @@ import time
 import numpy as np
 import pytest
 
+from orbitcc import _sim
 from orbitcc.agents import sandbox
 from orbitcc.agents.sandbox import PROTECTIONS, CandidateError, OutOfTimeError, Sandbox
 from orbitcc.common.errors import StateError
 from orbitcc.envs.environments.presets import STATISTICS, STATS
+from orbitcc.envs.scenarios import get
 
 GOOD = """
 class Policy:
@@ -82,6 +85,20 @@ FAULTS = {
     "infinite-window": (PRESET.format(WINDOW.format("numpy.inf")), "infinity"),
     "preset": (PRESET.format("interval_ms=1e-9"), "interval_ms"),
 }  # fmt: skip
+
+
+def test_the_safety_filter_of_a_candidates_preset_is_that_of_its_run(box):
+    limited = body("return obs[:, :1] * 0 + 1").replace("class Policy:", "from orbitcc import Preset\n\nclass Policy:")
+    limited = limited.replace("    def act", "    preset = Preset('p', safety_filter={'max_bdp': 1.5})\n    def act")
+    network = json.loads(get("dumbbell", duration_s=4, rate_mbps=20).compile())
+    network["flows"][0]["controller"] = {"name": "policy", "params": {"policy": "p"}}
+    sent = []
+    for source in (limited, limited.replace("1.5", "0")):
+        simulation = _sim.Simulation(json.dumps(network), policies={"p": box.begin(source, "candidate.py")})
+        simulation.run()
+        box.end()
+        sent.append(simulation.flow_totals()[0]["sent_packets"])
+    assert sent[0] < sent[1]
 
 
 @pytest.mark.parametrize("attack", FAULTS)
