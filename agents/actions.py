@@ -18,14 +18,12 @@ def with_parameters(
     *,
     name: str = "",
     interval_rtts: float = 0.0,
-    preference: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write a copy of a checkpoint to the folder `out` with these parameters of its action, and perhaps with another
-    interval or preference; the network stays the same.
+    interval; the network stays the same.
 
     name: of the copy; empty: that of the original.
     interval_rtts: time between decisions in RTTs, at least what a fixed interval was; 0: as it is.
-    preference: of the feature `delay-preference`, `usual` and perhaps `contested`; empty: as it is.
 
     Raises:
         OrbitccError: no such checkpoint, a parameter that its action lacks, a value that is not allowed, or a folder
@@ -43,6 +41,4 @@ def with_parameters(
     if interval_rtts:
         least_ms = card.interval_least_ms if card.interval_rtts else card.interval_ms
         card = card.model_copy(update={"interval_rtts": interval_rtts, "interval_least_ms": least_ms})
-    if preference:
-        card = card.model_copy(update={"observation": checkpoint.preferring(card, preference, "preference")})
     return checkpoint.save(out, card, found.tensors)

@@ -257,34 +257,8 @@ def policy_with(loaded: Checkpoint, *, interval_ms: float = 0.0, delay: float = 
     if interval_ms:
         changes = {"interval_ms": interval_ms, "interval_rtts": 0.0}
     if delay:
-        changes["observation"] = preferring(loaded.card, {"usual": delay})
+        changes["observation"] = _preferring(loaded.card, delay)
     return build(loaded.card.model_copy(update=changes), loaded.tensors)
-
-
-def with_preference(parameters: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The parameters of an observation whose preference of delay has these values (`usual`, `contested`) and no other;
-    None: it observes no preference.
-
-    Raises:
-        OrbitccError: another name, a value that is not allowed, or no `usual`.
-    """
-    for name, value in values.items():
-        if name not in ("usual", "contested"):
-            raise OrbitccError(name, value, "usual and contested")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0.01 <= value <= 1:
-            raise OrbitccError(name, value, "a number in 0.01 .. 1")
-    usual = values.get("usual")
-    if usual is None or values.get("contested", usual) > usual:
-        raise OrbitccError("usual", usual, "a number in 0.01 .. 1, not below contested")
-    features = parameters.get("features", ())
-    names = [feature["name"] if isinstance(feature, Mapping) else feature for feature in features]
-    if PREFERENCE not in names:
-        return None
-    chosen = [
-        {"name": PREFERENCE, **values} if name == PREFERENCE else feature
-        for name, feature in zip(names, features, strict=True)
-    ]
-    return {**parameters, "features": chosen}
 
 
 def decisions_of(used: Preset) -> dict[str, Any]:
@@ -314,20 +288,22 @@ def decisions_of(used: Preset) -> dict[str, Any]:
     }
 
 
-def preferring(card: ModelCard, values: Mapping[str, Any], field: str = "delay") -> CardObservation:
-    """The observation of a policy whose preference of delay has these values (`usual`, `contested`) and no other.
+def _preferring(card: ModelCard, delay: float) -> CardObservation:
+    """The observation of a policy to which delay counts this much where nothing else is asked for.
 
     Raises:
-        OrbitccError: about `field`; the policy observes no preference, or a value is not allowed.
+        OrbitccError: about `delay`; the policy observes no preference.
     """
     observation = card.observation
-    try:
-        parameters = with_preference(observation.parameters, values)
-    except OrbitccError as error:
-        raise error.under(field) from None
-    if parameters is None:
-        given = values["usual"]
-        raise OrbitccError(field, given, f"no preference for the policy {card.name}, which does not observe one")
+    features = observation.parameters.get("features", ())
+    names = [feature["name"] if isinstance(feature, Mapping) else feature for feature in features]
+    if PREFERENCE not in names:
+        raise OrbitccError("delay", delay, f"no preference for the policy {card.name}, which does not observe one")
+    chosen = [
+        {"name": PREFERENCE, "usual": delay} if name == PREFERENCE else feature
+        for name, feature in zip(names, features, strict=True)
+    ]
+    parameters = {**observation.parameters, "features": chosen}
     named = definition_hash("observation", {"name": observation.preset, **parameters})
     return observation.model_copy(update={"parameters": parameters, "hash": named})
 

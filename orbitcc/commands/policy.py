@@ -142,42 +142,27 @@ def change_action(
     interval_rtts: Annotated[
         float, typer.Option(help="Time between decisions, in RTTs; at least a fixed interval. 0: as it is.")
     ] = 0.0,
-    preferences: Annotated[
-        list[str],
-        typer.Option(
-            "--preference",
-            metavar="KEY=VALUE",
-            help="The preference of delay, usual and perhaps contested (docs/presets.md).",
-        ),
-    ] = [],  # noqa: B006
 ) -> None:
-    """Write a copy of a checkpoint with another action, interval or preference. Nothing is trained."""
+    """Write a copy of a checkpoint with another action or interval. Nothing is trained."""
     from orbitcc.agents.actions import with_parameters
     from orbitcc.common.errors import OrbitccError
     from orbitcc.envs.description.flows import parse_value
 
-    def read(option: str, given: list[str], example: str) -> dict[str, Any]:
-        values = {}
-        for change in given:
-            key, equals, text = change.partition("=")
-            if not equals or not key.strip():
-                raise OrbitccError(option, change, f"KEY=VALUE, e.g. {example}")
-            values[key.strip()] = value = parse_value(text)
-            if not isinstance(value, bool | int | float | str | list):
-                raise OrbitccError(option, change, "a number, a text or a list")
-        return values
-
-    values = read("--set", changes, "occupancy_range=0.1")
-    preference = read("--preference", preferences, "usual=0.1")
-    if not values and not preference and not interval_rtts:
-        raise OrbitccError("--set", "", "KEY=VALUE, or --interval-rtts or --preference")
+    values: dict[str, Any] = {}
+    for change in changes:
+        key, equals, text = change.partition("=")
+        if not equals or not key.strip():
+            raise OrbitccError("--set", change, "KEY=VALUE, e.g. occupancy_range=0.1")
+        values[key.strip()] = value = parse_value(text)
+        if not isinstance(value, bool | int | float | str | list):
+            raise OrbitccError("--set", change, "a number, a text or a list")
+    if not values and not interval_rtts:
+        raise OrbitccError("--set", "", "KEY=VALUE, or --interval-rtts")
     try:
-        print(with_parameters(policy, out, values, interval_rtts=interval_rtts, preference=preference))
+        print(with_parameters(policy, out, values, interval_rtts=interval_rtts))
     except OrbitccError as error:
         if error.field == "interval_rtts":
             raise error.at("--interval-rtts") from None
-        if error.field.startswith("preference"):
-            raise error.at("--" + error.field.replace(".", " ")) from None
         raise
 
 
