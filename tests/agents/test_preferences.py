@@ -103,7 +103,7 @@ def test_the_environment_tells_the_preference_to_the_observation_and_to_the_rewa
     assert paid(0.25, 1.0, usual=0.5) == paid(0.25, 1.0)
 
 
-@pytest.mark.parametrize(("beside", "low", "high"), [(0, 0.0, 0.01), (4, 0.1, 2.0)])
+@pytest.mark.parametrize(("beside", "low", "high"), [(0, 0.0, 0.1), (4, 0.9, 1.0)])
 def test_a_contest_is_seen_where_others_fill_the_queue(beside: int, low: float, high: float) -> None:
     played = get("dumbbell", duration_s=40.0, buffer_bdp=2.0)
     flow = played.flows[0]

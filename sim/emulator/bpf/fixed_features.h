@@ -138,7 +138,7 @@ static __always_inline __s64 value(const struct feature *feature, struct state *
 	case MAX_RATE_RATIO:
 		return log_ratio(m->max_rate[max] && m->max_rate[most], m->log2_max[max], m->log2_max[most]);
 	case CONTEST:
-		return contest(state->rtts_ns[LEAST], min_ns, share_of(&state->occupancy));
+		return 10 * contest(state->rtts_ns[LEAST], min_ns, share_of(&state->occupancy));
 	case LONG_PATH:
 		return within(log_ratio(min_ns > 0, log2_min, feature->over), 0, MOST_AVERAGED);
 	}

@@ -158,7 +158,7 @@ const KINDS: &[Kind] = &[
     kind(Name::MaxRateRatio, "max-rate-ratio", (-3.0, 0.0), TWO, "ln(maximum rate / maximum rate of a longer window)"),
     kind(Name::NextHandover, "next-handover", (0.0, 1.0), SIGNAL, "1 s / (1 s + time until the next handover)"),
     kind(Name::LastHandover, "last-handover", (0.0, 1.0), SIGNAL, "1 s / (1 s + time since the last handover)"),
-    kind(Name::Contest, "contest", (0.0, 2.0), MIN, "queueing delay by others / (minimum RTT + 50 ms)"),
+    kind(Name::Contest, "contest", (0.0, 1.0), MIN, "10 x queueing delay by others / (minimum RTT + 50 ms)"),
     kind(Name::DelayPreference, "delay-preference", (-5.0, 0.0), PREFERENCE, "ln(how much delay counts)"),
 ];
 
@@ -400,7 +400,7 @@ impl Made {
             Name::MinRttRatio => log_ratio(min_rtt(), seen.min_rtt(self.long)),
             Name::MaxRateRatio => log_ratio(seen.max_rate(self.max), seen.max_rate(self.long)),
             Name::Contest => {
-                self.contest.as_ref().map_or(0.0, |contest| contest.value(seen.rtt(Rtt::Least), min_rtt()))
+                10.0 * self.contest.as_ref().map_or(0.0, |contest| contest.value(seen.rtt(Rtt::Least), min_rtt()))
             }
             Name::DelayPreference if stats.delay_preference > 0.0 => libm::log(stats.delay_preference),
             Name::DelayPreference => libm::log(self.usual),
