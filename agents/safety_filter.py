@@ -13,7 +13,7 @@ from orbitcc.envs.environments.safety import SafetyFilter
 RTT_MARGIN, RATE_MARGIN = 1.25, 1.5
 """Margins on the training range, because measured minimum RTTs include queues and measured rates include bursts."""
 LOSS_MARGIN = 0.1
-"""Loss that a policy may cause itself, and chance: Cubic, which is slow under loss, sends few packets in which it is measured."""
+"""Loss that a policy may cause itself, and chance: Cubic is slow under loss, and few packets tell the share."""
 
 
 def limits(training_range: TrainingRange, max_bdp: float = 4.0, patience_s: float = 1.0) -> SafetyFilter:

@@ -260,30 +260,31 @@ def test_shares_are_in_the_table_and_follow_from_it(tmp_path, entries):
     assert boards.table_of(PAGE).read_text(encoding="utf-8") == boards.csv_text(entries)
 
 
-def test_an_oracle_that_is_added_stands_behind_its_suite_in_the_place_of_an_earlier_one():
+def test_rows_that_are_added_stand_behind_their_suites_in_the_place_of_earlier_ones():
     given = [
         entry(who, suite, "goodput_ratio", 0.5) for suite in ("inter-rtt", "intra-rtt") for who in ("bbr", "oracle")
     ]
     new = [entry("oracle", suite, "goodput_ratio", 0.9) for suite in ("geo-sharing", "inter-rtt")]
-    found = boards.with_oracle(given, new)
+    found = boards.with_rows(given, new)
     assert [(e.contender, e.suite, e.median) for e in found] == [
         ("bbr", "inter-rtt", 0.5), ("oracle", "inter-rtt", 0.9),
         ("bbr", "intra-rtt", 0.5), ("oracle", "intra-rtt", 0.5),
     ]  # fmt: skip
 
 
-def test_a_page_says_where_an_oracle_comes_from_that_was_added():
-    later = replace(STAMP, oracle=replace(STAMP, date="2026-12-01", version="0.2.0+sim.89abcdef").made)
+def test_a_page_says_where_later_figures_come_from():
+    later = replace(STAMP, later="oracle " + replace(STAMP, date="2026-12-01", version="0.2.0+sim.89abcdef").made)
     text = pages.page_text({"inter-rtt": board("inter-rtt", cubic=(0.5, 0.9))}, {}, later)
     assert (
-        "; the oracle on 2026-12-01 from commit `0123456789ab` with simulator version `0.2.0+sim.89abcdef`.\n" in text
+        "; those of oracle on 2026-12-01 from commit `0123456789ab` with simulator version `0.2.0+sim.89abcdef`.\n"
+        in text
     )
-    assert origin.STATED.search(text)["oracle"] == later.oracle
+    assert origin.STATED.search(text)["later"] == later.later
     plain = pages.page_text({"inter-rtt": board("inter-rtt", cubic=(0.5, 0.9))}, {}, STAMP)
-    assert origin.STATED.search(plain)["oracle"] is None
+    assert origin.STATED.search(plain)["later"] is None
 
 
-def test_the_oracle_is_added_to_a_page_as_the_page_was_made(tmp_path):
+def test_later_figures_are_made_as_the_page_was(tmp_path):
     page = tmp_path / "leaderboard.md"
     entries = [
         e for cells in board("delay-jump", bbr=(0.5, 0.93, 1.1), cubic=(8.0, 0.9, 1.3)).values() for e in cells.values()
@@ -292,17 +293,19 @@ def test_the_oracle_is_added_to_a_page_as_the_page_was_made(tmp_path):
     stamp = replace(STAMP, command=command)
     page.write_text(pages.page_text(boards.board_of(entries), {}, stamp), encoding="utf-8")
     boards.table_of(page).write_text(boards.csv_text(entries), encoding="utf-8")
-    main([str(tmp_path / "results"), "--oracle", str(page), "--workers", "1"])
-    (row,) = (tmp_path / "results" / "delay-jump" / "runs.jsonl").read_text(encoding="utf-8").splitlines()
+    main([str(tmp_path / "results"), "--again", str(page), "--only", "bbr", "oracle", "--workers", "1"])
+    row, _ = (tmp_path / "results" / "delay-jump" / "runs.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(row)["seed"] == 7
     after = origin.stated(page)
-    assert replace(after, oracle="") == stamp
-    assert after.oracle.startswith(f"on {datetime.date.today().isoformat()} from commit ")
+    assert replace(after, later="") == stamp
+    assert after.later.startswith(f"bbr, oracle on {datetime.date.today().isoformat()} from commit ")
     found = boards.read_csv(boards.table_of(page))
-    assert found[: len(entries)] == entries
-    assert [(e.contender, e.metric) for e in found[len(entries) :]] == [
-        ("oracle", key) for key in ("regain_s", "goodput_after", "delay_inflation")
+    keys = ("regain_s", "goodput_after", "delay_inflation")
+    assert [(e.contender, e.metric) for e in found] == [
+        (who, key) for who in ("cubic", "bbr", "oracle") for key in keys
     ]
+    assert found[:3] == [e for e in entries if e.contender == "cubic"]
+    assert found[3] != entries[0], "a figure of bbr that was run again"
     assert found[-2].median == pytest.approx(1448 / 1514, abs=0.005)
     text = page.read_text(encoding="utf-8")
     assert "<code>delay-jump</code>" in text
@@ -310,17 +313,17 @@ def test_the_oracle_is_added_to_a_page_as_the_page_was_made(tmp_path):
     assert page.read_text(encoding="utf-8") == text
 
 
-def test_the_oracle_is_not_added_to_a_page_that_does_not_say_how_it_was_made(tmp_path):
+def test_nothing_is_added_to_a_page_that_does_not_say_how_it_was_made(tmp_path):
     page = tmp_path / "leaderboard.md"
     page.write_text("# Leaderboard\n")
     with pytest.raises(SystemExit, match="does not state its commit and version"):
-        main([str(tmp_path / "results"), "--oracle", str(page)])
+        main([str(tmp_path / "results"), "--again", str(page)])
     assert not (tmp_path / "results").exists()
 
 
-def test_the_oracle_needs_a_folder_for_its_results(capsys):
+def test_later_figures_need_a_folder_for_their_results(capsys):
     with pytest.raises(SystemExit):
-        main(["--oracle", str(PAGE)])
+        main(["--again", str(PAGE)])
     assert "name the folder of the results" in capsys.readouterr().err
 
 

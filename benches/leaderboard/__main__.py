@@ -2,17 +2,17 @@
 
     python -m benches.leaderboard results/leaderboard [--profile quick] [--first-run 9301] [--suites SUITE ...]
         [--policy NAME_OR_PATH ...] [--traces SET.npz] [--ray [ADDRESS]] [--workers N] [--page PAGE.md]
-    python -m benches.leaderboard results/oracle --oracle docs/leaderboard.md [--workers N]
+    python -m benches.leaderboard results/again --again docs/leaderboard.md [--only NAME ...] [--workers N]
     python -m benches.leaderboard --redraw docs/leaderboard.md
 
 The policies that ship take part without being named, and the oracle, which is not ranked. A run that was stopped
 continues when the same command is given again, and runs what is missing, as the oracle in results from before there was
-one; results of another version of the simulator are kept apart and never reused. `--oracle` runs the oracle alone, in
-the suites, the profile and the runs of a page, and adds its figures to the page, which tells their own version. A trace
-set on the disk adds its test part as one more suite (not for docs/leaderboard.md, because the project distributes no
-set). Beside the page lie leaderboard.csv (every median with its interval) and images/leaderboard-SUITE.png (goodput
-against delay). `--redraw` makes the page and its figures again from leaderboard.csv. `python -m benches` says how old
-the page is.
+one; results of another version of the simulator are kept apart and never reused. `--again` runs some contenders alone
+(the oracle, if none is named), in the suites, the profile and the runs of a page, and puts their figures into the page,
+which tells their own version. A trace set on the disk adds its test part as one more suite (not for
+docs/leaderboard.md, because the project distributes no set). Beside the page lie leaderboard.csv (every median with its
+interval) and images/leaderboard-SUITE.png (goodput against delay). `--redraw` makes the page and its figures again from
+leaderboard.csv. `python -m benches` says how old the page is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benches.leaderboard.board import Entry, csv_text, entries_of, read_csv, suite_names, table_of, with_oracle
+from benches.leaderboard.board import (
+    Entry,
+    classical,
+    csv_text,
+    entries_of,
+    read_csv,
+    suite_names,
+    table_of,
+    with_rows,
+)
 from benches.leaderboard.origin import Stamp, commit, stated
 from benches.leaderboard.page import write
 from orbitcc.agents import checkpoint
@@ -35,7 +44,7 @@ from orbitcc.common import provenance
 from orbitcc.common.files import atomic_write_text
 from orbitcc.envs import controllers
 from orbitcc.eval import contenders, suites
-from orbitcc.eval.contenders import Contender
+from orbitcc.eval.contenders import ORACLE, Contender
 from orbitcc.eval.runner import run_suite
 from orbitcc.parallel import cluster
 
@@ -51,8 +60,8 @@ def main(argv: Sequence[str]) -> None:
         write(read_csv(table_of(arguments.redraw)), stated(arguments.redraw), arguments.redraw)
     elif arguments.out is None:
         parser.error("name the folder of the results, or use --redraw")
-    elif arguments.oracle is not None:
-        add_oracle(arguments.oracle, arguments.out, arguments.workers)
+    elif arguments.again is not None:
+        run_again(arguments.again, arguments.only, arguments.out, arguments.workers)
     else:
         classical = [name for name in controllers.names("baseline") if name != "udp"]
         shipped = [name for name in checkpoint.shipped() if name not in arguments.policy]
@@ -77,23 +86,29 @@ def parser_of() -> argparse.ArgumentParser:
     parser.add_argument("--ray", nargs="?", const="auto", metavar="ADDRESS")
     parser.add_argument("--workers", type=int, metavar="N")
     parser.add_argument("--page", type=Path)
-    parser.add_argument("--oracle", type=Path, metavar="PAGE")
+    parser.add_argument("--again", type=Path, metavar="PAGE")
+    parser.add_argument("--only", nargs="+", default=[ORACLE], metavar="NAME")
     parser.add_argument("--redraw", type=Path, metavar="PAGE")
     return parser
 
 
-def add_oracle(page: Path, out: Path, workers: int | None = None) -> None:
-    """Run the oracle alone as a page says that the others ran, and add it to the page and its table.
+def run_again(page: Path, names: Sequence[str], out: Path, workers: int | None = None) -> None:
+    """Run these contenders alone as a page says that all ran, and put their figures into the page and its table.
 
     Raises SystemExit if the page does not say how it was made.
     """
     stamp, entries = stated(page), read_csv(table_of(page))
     words = shlex.split(stamp.command.replace("\\\n", " "))
-    oracle = run(parser_of().parse_args(words[3:]), [contenders.oracle()], out, workers)
+    ranked = [name for name in names if name != ORACLE]
+    baselines = [name for name in ranked if classical(name)]
+    everybody = contenders.line_up(baselines, [name for name in ranked if name not in baselines])
+    if ORACLE in names:
+        everybody.append(contenders.oracle())
+    later = run(parser_of().parse_args(words[3:]), everybody, out, workers)
     made = Stamp(today(), commit(HERE), provenance.version(), stamp.profile, stamp.command).made
-    entries = with_oracle(entries, oracle)
+    entries = with_rows(entries, later)
     atomic_write_text(table_of(page), csv_text(entries))
-    write(entries, replace(stamp, oracle=made), page)
+    write(entries, replace(stamp, later=f"{', '.join(names)} {made}"), page)
 
 
 def today() -> str:

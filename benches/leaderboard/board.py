@@ -118,12 +118,12 @@ def possible_of(entries: Sequence[Entry]) -> Possible:
     return possible
 
 
-def with_oracle(entries: Sequence[Entry], oracle: Sequence[Entry]) -> list[Entry]:
-    """The entries with these of the oracle behind those of their suites, in the place of earlier ones."""
-    new = {entry.suite for entry in oracle}
-    kept = [entry for entry in entries if entry.contender != ORACLE or entry.suite not in new]
+def with_rows(entries: Sequence[Entry], later: Sequence[Entry]) -> list[Entry]:
+    """The entries with these behind those of their suites, in the place of earlier ones of the same contenders."""
+    new = {(entry.contender, entry.suite) for entry in later}
+    kept = [entry for entry in entries if (entry.contender, entry.suite) not in new]
     order = list(dict.fromkeys(entry.suite for entry in entries))
-    return sorted([*kept, *(entry for entry in oracle if entry.suite in order)], key=lambda e: order.index(e.suite))
+    return sorted([*kept, *(entry for entry in later if entry.suite in order)], key=lambda e: order.index(e.suite))
 
 
 def share(entry: Entry, possible: Possible) -> float:

@@ -17,7 +17,7 @@ WATCHED = ("sim/core/src", "eval/suites", "eval/metrics.py", "checkpoints", "age
 class Stamp:
     """Where the figures come from.
 
-    oracle: where those of the oracle come from if they were added later, else empty.
+    later: of whom the figures were made later, and where those come from, else empty.
     """
 
     date: str
@@ -25,19 +25,19 @@ class Stamp:
     version: str
     profile: str
     command: str
-    oracle: str = ""
+    later: str = ""
 
     @property
     def made(self) -> str:
-        """`on DATE from commit COMMIT with simulator version VERSION`, and the same of an oracle that was added."""
+        """`on DATE from commit COMMIT with simulator version VERSION`, and the same of later figures."""
         made = f"on {self.date} from commit {self.commit} with simulator version `{self.version}`"
-        return made + (f"; the oracle {self.oracle}" if self.oracle else "")
+        return made + (f"; those of {self.later}" if self.later else "")
 
 
 STATED = re.compile(
     r"- \*\*Made\*\* on (?P<date>\d{4}-\d\d-\d\d) from commit (?P<commit>(?:`(?P<hash>[0-9a-f]{12})`|unknown)[^`\n]*?)"
     r" with simulator version `(?P<version>\d+\.\d+\.\d+[a-z0-9.]*\+sim\.[0-9a-f]{8})`"
-    r"(?:; the oracle (?P<oracle>[^\n]+))?\.\n"
+    r"(?:; those of (?P<later>[^\n]+))?\.\n"
     r"- \*\*Size\*\*: profile `(?P<profile>\w+)`.*?```sh\n(?P<command>.+?)\n```",
     re.DOTALL,
 )
