@@ -103,23 +103,22 @@ def test_the_environment_tells_the_preference_to_the_observation_and_to_the_rewa
     assert paid(0.25, 1.0, usual=0.5) == paid(0.25, 1.0)
 
 
-@pytest.mark.parametrize(("beside", "low", "high"), [(0, 0.0, 0.1), (4, 0.9, 1.0)])
-def test_a_contest_is_seen_where_others_fill_the_queue(beside: int, low: float, high: float) -> None:
+@pytest.mark.parametrize(("beside", "low", "high"), [(0, 0.09, 0.1), (4, 0.01, 0.012)])
+def test_a_preference_gives_way_where_others_fill_the_queue(beside: int, low: float, high: float) -> None:
     played = get("dumbbell", duration_s=40.0, buffer_bdp=2.0)
     flow = played.flows[0]
     cubic = [
         flow.changed(name=f"other-{k}", controller=ControllerSpec(name="cubic"), start_s=1.0) for k in range(beside)
     ]
     own = flow.changed(controller=ControllerSpec(name="external", params={}))
-    seen = ["delay-preference", {"name": "contest", "window_s": 30, "average_rtts": 64}]
-    chosen = preset("ratios", observation={"name": "features", "features": seen})
+    feature = {"name": "delay-preference", "usual": 0.1, "contested": 0.01}
+    chosen = preset("ratios", observation={"name": "features", "features": [feature]})
     env = CongestionEnv(played.with_flows([own, *cubic]), preset=chosen)
     env.reset(seed=1)
     # The window grows to about what the link holds, and then swings.
     for k in range(1_200):
         observation, *_ = env.step(np.array([0.25 if k < 165 else 0.5 * np.sin(0.5 * k)], np.float32))
-    assert observation[0] == 0.0
-    assert low <= observation[1] <= high
+    assert low - 1e-6 <= np.exp(observation[0]) <= high + 1e-6
 
 
 def test_a_trained_policy_takes_another_preference_as_an_option(saved: Path) -> None:
@@ -129,6 +128,18 @@ def test_a_trained_policy_takes_another_preference_as_an_option(saved: Path) -> 
     assert plain.key != asked.key
     assert asked.label == "asked:delay=0.5"
     assert from_policy(f"{saved}:delay=0") == plain
+
+
+def test_a_preference_that_is_asked_for_does_not_give_way(saved: Path, tmp_path: Path) -> None:
+    gives_way = preferring(tmp_path / "gives-way", {**CONSTANT, "contested": 0.5})
+    cubic = get("dumbbell").flows[0].changed(name="other", controller=ControllerSpec(name="cubic"))
+
+    def own_rate(policy: str) -> float:
+        alone = driven(policy)
+        return float(simulate(alone.with_flows([*alone.flows, cubic])).flow_totals[0]["goodput_mbps"])
+
+    assert own_rate(str(gives_way)) < 0.9 * own_rate(str(saved))  # an action of 0.2 + ln 0.5 instead of 0.2
+    assert own_rate(f"{gives_way}:delay=0.9") == own_rate(f"{saved}:delay=0.9")
 
 
 def test_a_flow_that_asks_has_what_it_asks_for_beside_others() -> None:

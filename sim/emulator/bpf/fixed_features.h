@@ -30,7 +30,6 @@
 #define MAX_RATE_RATIO 17
 #define DELAY_PREFERENCE 18
 #define LONG_PATH 19
-#define CONTEST 20
 
 /* The logarithm that stands for a rate of 0. */
 #define LOWEST (-(3LL << 24))
@@ -86,6 +85,12 @@ static __always_inline __s64 contest(__u64 rtt_ns, __u64 min_ns, __s64 own)
 	return (((ratio(rtt_ns - min_ns, min_ns + SECOND / 20, MOST_AVERAGED) * others) >> 24) * others) >> 24;
 }
 
+/* From the usual preference, the upper bound, to the contested one, the lower bound, at an average of a tenth; Q20. */
+static __always_inline __s64 preference(const struct feature *feature, __s64 average)
+{
+	return feature->high - ((((__s64)feature->high - feature->low) * within(10 * average, 0, ONE24)) >> 24);
+}
+
 /* The value of a feature in Q24 before it is averaged. */
 static __always_inline __s64 value(const struct feature *feature, struct state *state, struct statistics *stats,
 				   struct measures *m)
@@ -137,8 +142,8 @@ static __always_inline __s64 value(const struct feature *feature, struct state *
 		return log_ratio(min_ns && m->min_ns[longer], log2_min, m->log2_min[longer]);
 	case MAX_RATE_RATIO:
 		return log_ratio(m->max_rate[max] && m->max_rate[most], m->log2_max[max], m->log2_max[most]);
-	case CONTEST:
-		return 10 * contest(state->rtts_ns[LEAST], min_ns, share_of(&state->occupancy));
+	case DELAY_PREFERENCE:
+		return contest(state->rtts_ns[LEAST], min_ns, share_of(&state->occupancy));
 	case LONG_PATH:
 		return within(log_ratio(min_ns > 0, log2_min, feature->over), 0, MOST_AVERAGED);
 	}
@@ -160,7 +165,7 @@ static __always_inline __s64 averaged(const struct feature *feature, struct stat
 	}
 	if (!feature->span)
 		return value;
-	average = state->known || feature->kind == CONTEST ? next : x;
+	average = state->known || feature->kind == DELAY_PREFERENCE ? next : x;
 	state->averages[at] = average;
 	return average >> 8;
 }
@@ -176,7 +181,7 @@ GLOBAL __s64 seen(struct state *state, struct statistics *stats, struct scratch 
 		return 0;
 	m = &scratch->measures;
 	now = averaged(feature, state, m, value(feature, state, stats, m));
-	return within(now >> 4, feature->low, feature->high);
+	return within(feature->kind == DELAY_PREFERENCE ? preference(feature, now) : now >> 4, feature->low, feature->high);
 }
 
 /* Take in an interval. */

@@ -106,7 +106,7 @@ struct feature {
 	__u32 jitters;		/* so many above the minimum RTT count as empty, Q16 */
 	__u32 span;		/* length of its average: 1 is the first of `span_rtts`; 0: none */
 	__u32 average;		/* where its average is */
-	__s32 low;		/* bounds, Q20; both are the preference of delay, which is constant */
+	__s32 low;		/* bounds, Q20; of a preference the contested and the usual one */
 	__s32 high;
 	__u32 over;		/* binary logarithm of a length in ns, Q24 */
 };

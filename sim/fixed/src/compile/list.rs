@@ -1,7 +1,7 @@
 //! Observations as lists of features with windows and averages.
 
 use orbitcc_core::observe::MOST_FEATURES;
-use orbitcc_core::observe::features::{SLOW_RTTS, STANDING_S};
+use orbitcc_core::observe::features::{AVERAGE_RTTS, SLOW_RTTS, STANDING_S, WINDOW_S};
 use orbitcc_core::observe::functions::{Definition, Observation};
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ use crate::layout::*;
 use super::{nanos, only, scaled};
 
 /// Names of features, as in [`orbitcc_core::observe::features`].
-const KINDS: [(&str, u32); 20] = [
+const KINDS: [(&str, u32); 19] = [
     ("inflation", INFLATION),
     ("own-queue", OWN_QUEUE),
     ("rtt-rise", RTT_RISE),
@@ -30,7 +30,6 @@ const KINDS: [(&str, u32); 20] = [
     ("max-rate-ratio", MAX_RATE_RATIO),
     ("delay-preference", DELAY_PREFERENCE),
     ("long-path", LONG_PATH),
-    ("contest", CONTEST),
 ];
 
 /// A feature with its windows in seconds and its average in RTTs.
@@ -45,8 +44,8 @@ struct Entry {
     jitters: f64,
     over_s: f64,
     rtts: f64,
-    /// The preference of a flow that asks for nothing.
-    usual: f64,
+    /// The usual preference and the contested one.
+    preference: Option<(f64, f64)>,
 }
 
 /// The list of an observation; its windows and averages become parameters.
@@ -71,11 +70,10 @@ pub(super) fn features(observation: &Observation, to: &mut Parameters) -> Result
     for ((made, entry), bounds) in made.iter_mut().zip(&list).zip(&observation.features) {
         *made = feature(entry, to, &mut averages)?;
         (made.low, made.high) = (scaled(bounds.low.into(), 20), scaled(bounds.high.into(), 20));
-        if entry.kind == DELAY_PREFERENCE {
-            made.low = scaled(libm::log(entry.usual), 20);
-            made.high = made.low;
+        if let Some((usual, contested)) = entry.preference {
+            (made.low, made.high) = (scaled(libm::log(contested), 20), scaled(libm::log(usual), 20));
+            to.occupies = to.occupies.max(u32::from(entry.rtts > 0.0));
         }
-        to.occupies = to.occupies.max(u32::from(entry.kind == CONTEST));
     }
     Ok(made)
 }
@@ -135,7 +133,7 @@ fn entry(full: &Map<String, Value>) -> Result<Entry, String> {
     let Some((_, kind)) = KINDS.iter().find(|(known, _)| *known == name) else {
         return Err(format!("the feature {name} has no fixed-point form"));
     };
-    Ok(Entry {
+    let mut entry = Entry {
         kind: *kind,
         rtt: match word("rtt") {
             "least" => LEAST,
@@ -153,16 +151,22 @@ fn entry(full: &Map<String, Value>) -> Result<Entry, String> {
         jitters: number("jitters"),
         over_s: number("over_ms") / 1e3,
         rtts: number("average_rtts"),
-        usual: number("usual"),
-    })
+        preference: full.get("usual").map(|_| (number("usual"), number("usual"))),
+    };
+    if full.contains_key("contested") {
+        (entry.min_s, entry.rtts) = (WINDOW_S, AVERAGE_RTTS);
+        entry.preference = Some((number("usual"), number("contested")));
+    }
+    Ok(entry)
 }
 
 fn feature(entry: &Entry, to: &mut Parameters, averages: &mut u32) -> Result<Feature, String> {
     let Entry { kind, rtt, when, .. } = *entry;
     let takes = |kinds: &[u32]| kinds.contains(&kind);
     let mut made = Feature { kind, rtt, when, jitters: scaled(entry.jitters, 16) as u32, ..Feature::default() };
-    let least = [INFLATION, OWN_QUEUE, RTT_RISE, MIN_RTT, IN_FLIGHT, WINDOW, SILENCE, MIN_RTT_RATIO, LONG_PATH, CONTEST];
-    if takes(&least) {
+    let contested = kind == DELAY_PREFERENCE && entry.rtts > 0.0;
+    let least = [INFLATION, OWN_QUEUE, RTT_RISE, MIN_RTT, IN_FLIGHT, WINDOW, SILENCE, MIN_RTT_RATIO, LONG_PATH];
+    if contested || takes(&least) {
         made.min = window(&mut to.leasts, &mut to.least_bucket_ns, entry.min_s)?;
     }
     if kind == LONG_PATH {

@@ -1,12 +1,18 @@
-//! Whether others fill the queue of a flow's bottleneck: a flow that keeps its own queue short is then left with little of
-//! the link.
+//! Whether others fill the queue of a flow's bottleneck. Where they do, a preference gives way: a flow that keeps its own
+//! queue short would be left with little of the link.
 
 use crate::observe::occupancy::Occupancy;
 use crate::observe::stats::IntervalStats;
 
+/// The minimum RTT is that of so long: longer than flows that fill a queue take from one reduction to the next.
+pub const WINDOW_S: f64 = 30.0;
+/// The contest is an average over so many RTTs.
+pub const AVERAGE_RTTS: f64 = 64.0;
 /// Queueing delays count relative to the minimum RTT and this, as in the reward `log-share`: flows of one queue with
 /// different RTTs then see about the same.
 const ALLOWANCE_S: f64 = 0.05;
+/// From this average on, the preference is the contested one.
+const FULL: f64 = 0.1;
 
 /// The contest of one flow.
 #[derive(Clone, Default)]
@@ -28,4 +34,9 @@ impl Contest {
         let others = 1.0 - self.own;
         others * others * (rtt_s - min_rtt_s).max(0.0) / (min_rtt_s + ALLOWANCE_S)
     }
+}
+
+/// The logarithm of the preference at this average, between those of the usual and the contested one.
+pub fn preference(usual: f64, contested: f64, average: f64) -> f64 {
+    usual + (average / FULL).min(1.0) * (contested - usual)
 }

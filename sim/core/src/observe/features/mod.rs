@@ -19,6 +19,7 @@ use super::stats::IntervalStats;
 use contest::Contest;
 use measures::{Measures, Rtt, log_ratio};
 
+pub use contest::{AVERAGE_RTTS, WINDOW_S};
 pub use measures::{SLOW_RTTS, STANDING_S};
 
 /// Least preference of delay.
@@ -104,7 +105,6 @@ enum Name {
     MaxRateRatio,
     NextHandover,
     LastHandover,
-    Contest,
     DelayPreference,
 }
 
@@ -158,7 +158,6 @@ const KINDS: &[Kind] = &[
     kind(Name::MaxRateRatio, "max-rate-ratio", (-3.0, 0.0), TWO, "ln(maximum rate / maximum rate of a longer window)"),
     kind(Name::NextHandover, "next-handover", (0.0, 1.0), SIGNAL, "1 s / (1 s + time until the next handover)"),
     kind(Name::LastHandover, "last-handover", (0.0, 1.0), SIGNAL, "1 s / (1 s + time since the last handover)"),
-    kind(Name::Contest, "contest", (0.0, 1.0), MIN, "10 x queueing delay by others / (minimum RTT + 50 ms)"),
     kind(Name::DelayPreference, "delay-preference", (-5.0, 0.0), PREFERENCE, "ln(how much delay counts)"),
 ];
 
@@ -209,6 +208,7 @@ fn entry(given: &Value) -> Result<(&'static Kind, Map<String, Value>), String> {
     ];
     let mut full = Map::from_iter([("name".to_owned(), json!(kind.text))]);
     for (field, present, value) in all {
+        // A preference is constant unless it is told what it is in a contested queue.
         if field == "contested" && !present {
             continue;
         }
@@ -264,7 +264,7 @@ fn described(kind: &Kind, full: &Map<String, Value>) -> Feature {
             ("average_rtts", Some(1.0)) => "average over 1 RTT".into(),
             ("average_rtts", Some(n)) => format!("average over {n} RTTs"),
             ("usual", Some(preference)) => format!("{preference} where a flow asks for nothing"),
-            ("contested", Some(preference)) => format!("{preference} in rewards beside other controllers"),
+            ("contested", Some(preference)) => format!("down to {preference} where others fill the queue"),
             ("rtt", _) => format!("{word} RTT"),
             ("when", _) => format!("while the RTT is {word}"),
             _ => format!("{word} handovers"),
@@ -292,7 +292,12 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
         let number = |field: &str| full.get(field).and_then(Value::as_f64).unwrap_or(0.0);
         let word = |field: &str| full.get(field).and_then(Value::as_str).unwrap_or_default();
         let rate = kind.name == Name::MaxRateRatio;
-        let span = if kind.takes.contains(&"window_s") { number("window_s") } else { base_window_s };
+        let contested = full.get("contested").and_then(Value::as_f64);
+        let span = match contested {
+            Some(_) => contest::WINDOW_S,
+            None if kind.takes.contains(&"window_s") => number("window_s"),
+            None => base_window_s,
+        };
         let long = if kind.takes.contains(&"long_s") { number("long_s") } else { span };
         made.push(Made {
             name: kind.name,
@@ -312,10 +317,10 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
             },
             predicted: word("signal") == "reported",
             over_s: number("over_ms") / 1e3,
-            usual: number("usual"),
-            contested: full.get("contested").and_then(Value::as_f64).unwrap_or(number("usual")),
-            contest: (kind.name == Name::Contest).then(Box::default),
-            rtts: number("average_rtts"),
+            usual: libm::log(number("usual")),
+            contested: libm::log(contested.unwrap_or(number("usual"))),
+            contest: contested.map(|_| Box::default()),
+            rtts: if contested.is_some() { contest::AVERAGE_RTTS } else { number("average_rtts") },
             average: 0.0,
             known: false,
         });
@@ -340,17 +345,21 @@ impl Watch for ListWatch {
         let pause = self.measures.update(stats, self.base);
         let min_rtt = self.measures.min_rtt(self.base);
         for (made, out) in self.made.iter_mut().zip(out) {
-            if let Some(contest) = &mut made.contest {
+            // A flow that asks for a preference has it, whoever fills the queue.
+            if let Some(contest) = &mut made.contest
+                && stats.delay_preference == 0.0
+            {
                 contest.update(stats);
             }
             let now = made.value(&self.measures, stats, self.base);
-            *out = made.averaged(now, weight(stats, min_rtt, made.rtts), pause, self.measures.rising);
+            let average = made.averaged(now, weight(stats, min_rtt, made.rtts), pause, self.measures.rising);
+            *out = made.told(average, stats);
         }
     }
 
     fn preference(&self, beside_others: bool) -> f64 {
         let made = self.made.iter().find(|made| made.name == Name::DelayPreference);
-        made.map_or(0.0, |made| if beside_others { made.contested } else { made.usual })
+        made.map_or(0.0, |made| libm::exp(if beside_others { made.contested } else { made.usual }))
     }
 
     fn clone_box(&self) -> Box<dyn Watch> {
@@ -399,11 +408,9 @@ impl Made {
             Name::RttSpread => log_ratio(seen.rtt(Rtt::Mean), seen.rtt(Rtt::Least)),
             Name::MinRttRatio => log_ratio(min_rtt(), seen.min_rtt(self.long)),
             Name::MaxRateRatio => log_ratio(seen.max_rate(self.max), seen.max_rate(self.long)),
-            Name::Contest => {
-                10.0 * self.contest.as_ref().map_or(0.0, |contest| contest.value(seen.rtt(Rtt::Least), min_rtt()))
+            Name::DelayPreference => {
+                self.contest.as_ref().map_or(0.0, |contest| contest.value(seen.rtt(Rtt::Least), min_rtt()))
             }
-            Name::DelayPreference if stats.delay_preference > 0.0 => libm::log(stats.delay_preference),
-            Name::DelayPreference => libm::log(self.usual),
             Name::NextHandover => handover_nearness(stats, self.predicted)[0],
             Name::LastHandover => handover_nearness(stats, self.predicted)[1],
         }
@@ -417,10 +424,19 @@ impl Made {
             }
             return libm::sqrt(self.average);
         }
-        let kept = self.known && (!pause || self.name == Name::Contest) && self.rtts > 0.0;
+        let kept = self.known && (!pause || self.name == Name::DelayPreference) && self.rtts > 0.0;
         self.average = if kept { self.average + weight * (now - self.average) } else { now };
         self.known = true;
         self.average
+    }
+
+    /// What is observed at this average.
+    fn told(&self, average: f64, stats: &IntervalStats) -> f64 {
+        match self.name {
+            Name::DelayPreference if stats.delay_preference > 0.0 => libm::log(stats.delay_preference),
+            Name::DelayPreference => contest::preference(self.usual, self.contested, average),
+            _ => average,
+        }
     }
 }
 

@@ -203,10 +203,11 @@ fn a_preference_is_that_of_the_flow_or_the_usual_one() {
     assert_eq!(low, "observation.features[0].usual = 0: must be a number in 0.01 .. 1");
 }
 
-/// What is observed over intervals of a flow with 100 packets in flight, which swing by 10 %, and an RTT of 80 ms after an
-/// empty queue with 50 ms. `rate`: Mbit/s for such packets an RTT earlier.
-fn contest(rate: fn(f64) -> f64) -> f64 {
-    let mut watch = watch(json!([{"name": "contest", "window_s": 30, "average_rtts": 64}]));
+/// Intervals of a flow with 100 packets in flight, which swing by 10 %, and an RTT of 80 ms after an empty queue with 50 ms.
+/// `rate`: Mbit/s for such packets an RTT earlier.
+fn contested(rate: fn(f64) -> f64, asked: f64) -> f64 {
+    let list = json!([{"name": "delay-preference", "usual": 0.1, "contested": 0.01}]);
+    let mut watch = watch(list);
     let mut flights = vec![100.0; 4];
     let mut found = [0.0];
     for k in 0..800 {
@@ -224,6 +225,7 @@ fn contest(rate: fn(f64) -> f64) -> f64 {
                 rtt_min_s: rtt_s,
                 rtt_mean_s: rtt_s,
                 srtt_s: rtt_s,
+                delay_preference: asked,
                 time_s,
                 ..flow(1.0)
             }],
@@ -233,22 +235,24 @@ fn contest(rate: fn(f64) -> f64) -> f64 {
 }
 
 #[test]
-fn a_contest_is_the_queue_of_others() {
-    // A queueing delay of 30 ms is 0.3 of the minimum RTT and 50 ms. The estimate of the occupancy has a prior of a half.
-    let beside_many = contest(|flight| 80.0 * flight / (flight + 900.0));
-    assert!((2.1..2.5).contains(&beside_many), "with a tenth of the queue, 10 x 0.9^2 x 0.3 = 2.43: {beside_many}");
-    let most = contest(|flight| 80.0 * flight / (flight + 43.0));
-    assert!((0.24..0.34).contains(&most), "with 70 % of it, 10 x 0.3^2 x 0.3 = 0.27: {most}");
-    let alone = contest(|_| 80.0);
-    assert!((0.0..0.01).contains(&alone), "{alone}");
-}
-
-#[test]
-fn who_asks_for_nothing_is_rewarded_by_the_usual_preference_and_beside_others_by_the_contested_one() {
-    let list = json!(["cleared", {"name": "delay-preference", "usual": 0.1, "contested": 0.02}]);
-    assert_eq!([false, true].map(|beside| watch(list.clone()).preference(beside)), [0.1, 0.02]);
-    assert_eq!(watch(json!([{"name": "delay-preference", "usual": 0.1}])).preference(true), 0.1);
-    assert_eq!(watch(json!(["cleared"])).preference(true), 0.0);
+fn a_preference_gives_way_to_the_queue_of_others() {
+    // A queueing delay of 30 ms is 0.3 of the minimum RTT and 50 ms: with (1 - occupancy)^2 above a third, the preference is
+    // the contested one.
+    let (usual, least) = (0.1f64.ln(), 0.01f64.ln());
+    let beside_many = contested(|flight| 80.0 * flight / (flight + 900.0), 0.0);
+    assert!((beside_many - least).abs() < 1e-9, "a tenth of the queue is its own: {beside_many}");
+    // Alone, (1 - 0.98)^2 x 0.3 is a thousandth of what counts in full.
+    let alone = contested(|_| 80.0, 0.0);
+    assert!((alone - usual).abs() < 0.01, "alone: {alone}");
+    // With 70 % of the queue, 0.09 x 0.3 / 0.1 = 0.27 of the way; 4 % of the estimate are its prior of a half.
+    let most = contested(|flight| 80.0 * flight / (flight + 43.0), 0.0);
+    let way = (usual - most) / (usual - least);
+    assert!((0.24..0.34).contains(&way), "{way}");
+    assert_eq!(
+        contested(|flight| 80.0 * flight / (flight + 900.0), 0.2),
+        0.2f64.ln(),
+        "a flow that asks has what it asks"
+    );
     let high = refused(json!([{"name": "delay-preference", "usual": 0.05, "contested": 0.5}]));
     assert_eq!(high, "observation.features[0].contested = 0.5: must be a number in 0.01 .. 0.05 (usual)");
 }
