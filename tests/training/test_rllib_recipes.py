@@ -25,6 +25,10 @@ from orbitcc.training.rllib.critic import CentralCritic, PrivilegedFlows, Runnin
 ACTIONS = spaces.Box(-1, 1, (1,), np.float32)
 
 
+SEEN = 31
+"""Features that the recipe zenith observes."""
+
+
 def zenith() -> recipe.Recipe:
     return recipe.load("zenith", recipe.by_learner(recipe.load("zenith"), "rllib"))
 
@@ -35,33 +39,34 @@ def seen_by(state: int, seen: int) -> spaces.Box:
 
 def test_experts_and_normaliser_are_exported_to_a_native_policy_that_acts_alike() -> None:
     torch.manual_seed(0)
-    plan, card = zenith(), checkpoint.read_card(checkpoint.SHIPPED / "zenith-rllib")
-    assert plan.network.gate(30) == card.gate
+    plan = zenith()
+    own = {**checkpoint.decisions_of(plan.used_preset), "gate": plan.network.gate(SEEN), "normaliser": True}
+    card = checkpoint.read_card(checkpoint.SHIPPED / "zenith-rllib").model_copy(update=own)
     module = CentralCritic(
-        observation_space=seen_by(privileged.DIM, 30), action_space=ACTIONS, model_config=module_config(plan)
+        observation_space=seen_by(privileged.DIM, SEEN), action_space=ACTIONS, model_config=module_config(plan)
     )
     with torch.no_grad():
         module.pi.experts[-1].weight *= 100  # actions worth comparing
         module.pi.gate[-1].weight *= 20
-    module.scale.note(torch.randn(500, 30) * 3 + 1, 1.0)
+    module.scale.note(torch.randn(500, SEEN) * 3 + 1, 1.0)
     module.scale.fold()
-    policy = build(card.model_copy(update={"normaliser": True}), export(module, plan))
-    obs = np.random.default_rng(0).normal(1, 3, (64, 30 + privileged.DIM)).astype(np.float32)
+    policy = build(card, export(module, plan))
+    obs = np.random.default_rng(0).normal(1, 3, (64, SEEN + privileged.DIM)).astype(np.float32)
     with torch.no_grad():
         means = module.forward_inference({"obs": torch.from_numpy(obs)})["action_dist_inputs"][:, :1].numpy()
     assert means.std() > 0.1
-    assert np.allclose(policy.act(np.ascontiguousarray(obs[:, :30])), np.clip(means, -1, 1), atol=1e-5)
+    assert np.allclose(policy.act(np.ascontiguousarray(obs[:, :SEEN])), np.clip(means, -1, 1), atol=1e-5)
 
 
 def test_only_the_value_reads_the_privileged_inputs() -> None:
     module = CentralCritic(
-        observation_space=seen_by(privileged.DIM, 30), action_space=ACTIONS, model_config=module_config(zenith())
+        observation_space=seen_by(privileged.DIM, SEEN), action_space=ACTIONS, model_config=module_config(zenith())
     )
-    obs = torch.randn(8, 30 + privileged.DIM, requires_grad=True)
+    obs = torch.randn(8, SEEN + privileged.DIM, requires_grad=True)
     (by_policy,) = torch.autograd.grad(module.forward_train({"obs": obs})["action_dist_inputs"].sum(), obs)
     (by_value,) = torch.autograd.grad(module.compute_values({"obs": obs}).sum(), obs)
-    assert (by_policy[:, 30:] == 0).all()
-    assert (by_value[:, 30:] != 0).all()
+    assert (by_policy[:, SEEN:] == 0).all()
+    assert (by_value[:, SEEN:] != 0).all()
 
 
 def test_minibatches_of_several_passes_give_the_mean_and_deviation_of_all_rows() -> None:
@@ -87,7 +92,7 @@ def test_exploration_follows_the_recipe(steps: int, deviation: float) -> None:
         .learners(num_learners=0, learner_class=ScheduledLearner)
         .rl_module(rl_module_spec=RLModuleSpec(CentralCritic, model_config=module_config(zenith())))
         .training(use_kl_loss=False)
-        .build_learner(spaces={"default_policy": (seen_by(privileged.DIM, 30), ACTIONS)})
+        .build_learner(spaces={"default_policy": (seen_by(privileged.DIM, SEEN), ACTIONS)})
     )
     learner.after_gradient_based_update(timesteps={"num_env_steps_sampled_lifetime": steps})
     assert math.exp(learner.module["default_policy"].log_std.item()) == pytest.approx(deviation, rel=1e-6)
