@@ -388,7 +388,8 @@ impl Flow {
         self.history.push(&self.stats);
         if let Some(agent) = &mut self.agent {
             agent.observer.push(&self.stats);
-            if agent.delay_preference == 0.0 {
+            // For the reward; a policy in the world has none.
+            if agent.delay_preference == 0.0 && agent.policy.is_none() {
                 self.stats.delay_preference = agent.observer.preference(beside_others);
             }
         }
