@@ -9,7 +9,7 @@ use crate::cc::{self, Conn, Subscription};
 use crate::delays::Delays;
 use crate::observe::functions::{Action, ActionMemory, Control, Interval, Observer};
 use crate::observe::handovers::Handovers;
-use crate::observe::history::History;
+use crate::observe::history::{History, RewardedFlow};
 use crate::observe::policy::{Answer, Decide, Policy};
 use crate::observe::preset::Preset;
 use crate::observe::safety_filter::SafetyFilter;
@@ -220,6 +220,8 @@ pub struct Flow {
     pub follows: Option<usize>,
     pub meter: Meter,
     pub history: History,
+    /// Whether flows of other controllers crossed its bottleneck at the end of its last interval.
+    pub beside_others: bool,
     pub stats: IntervalStats,
     pub object_bytes: Option<u64>,
     /// Bytes on the wire of a datagram of its, the headers of every packet with payload, and how long datagrams took.
@@ -338,6 +340,7 @@ impl Flow {
             follows: spec.follows,
             meter: Meter::new(Nanos::ZERO),
             history: History::new(memory),
+            beside_others: false,
             stats: IntervalStats::default(),
             object_bytes,
             datagram_bytes: wire_bytes,
@@ -384,14 +387,21 @@ impl Flow {
     }
 
     /// An interval has ended, and its statistics are known.
-    pub(crate) fn observe(&mut self, beside_others: bool) {
+    pub(crate) fn observe(&mut self) {
         self.history.push(&self.stats);
         if let Some(agent) = &mut self.agent {
             agent.observer.push(&self.stats);
-            // For the reward; a policy in the world has none.
-            if agent.delay_preference == 0.0 && agent.policy.is_none() {
-                self.stats.delay_preference = agent.observer.preference(beside_others);
+        }
+    }
+
+    /// What a reward is computed from. A flow that asks for no preference of delay has that of its observation.
+    pub fn rewarded(&self) -> RewardedFlow<'_> {
+        let flow = RewardedFlow::new(&self.stats, &self.history);
+        match &self.agent {
+            Some(agent) if flow.preference == 0.0 => {
+                RewardedFlow { preference: agent.observer.preference(self.beside_others), ..flow }
             }
+            _ => flow,
         }
     }
 

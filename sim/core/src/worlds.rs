@@ -171,7 +171,7 @@ impl Member {
             let flow = flow.filter(|flow| self.tells(*flow)).map(|flow| &self.world.flows()[flow]);
             (status[agent_index], reward[agent_index]) = match (&self.payment, flow) {
                 (Payment::Shared(_), Some(_)) if now != STATUS_IDLE => (now, self.shared),
-                (Payment::Own(reward), Some(flow)) if now != STATUS_IDLE => (now, reward(&flow.stats) as f32),
+                (Payment::Own(reward), Some(flow)) if now != STATUS_IDLE => (now, reward(&flow.rewarded()) as f32),
                 _ => (STATUS_IDLE, 0.0),
             };
             match flow.and_then(|flow| flow.agent.as_ref()) {

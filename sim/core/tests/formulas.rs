@@ -193,10 +193,10 @@ fn pay(request: Value, utilisation: f64) -> f64 {
         history
     });
     let members: Vec<_> =
-        [&a, &b, &d].into_iter().zip(&histories).map(|(stats, history)| RewardedFlow { stats, history }).collect();
+        [&a, &b, &d].into_iter().zip(&histories).map(|(stats, history)| RewardedFlow::new(stats, history)).collect();
     match reward(&request).unwrap().payment {
         Payment::Shared(shared) => shared(&members, utilisation),
-        Payment::Own(own) => own(&b),
+        Payment::Own(own) => own(&RewardedFlow::new(&b, &History::default())),
     }
 }
 
@@ -235,7 +235,7 @@ fn rewards_of_single_flows() {
 fn the_global_state_of_three_flows() {
     let [a, b, _, d] = intervals();
     let history = History::default();
-    let members: Vec<_> = [&a, &b, &d].into_iter().map(|stats| RewardedFlow { stats, history: &history }).collect();
+    let members: Vec<_> = [&a, &b, &d].into_iter().map(|stats| RewardedFlow::new(stats, &history)).collect();
     // Released code: rates over 5e7 bytes/s, RTT over 0.5 s, windows over 1000, losses over 1e6 bytes/s, flows over 10,
     // one-way delay over 500 ms, buffer in BDP over 10 (750 kB of 375 kB), bandwidth over 500 Mbit/s.
     let expected = [0.295, 0.075, 0.12, 0.16, 0.15, 0.24, 0.196667, 0.347222, 0.3, 0.05, 0.2, 0.12];

@@ -128,7 +128,7 @@ impl Action {
 pub type PayAll = dyn Fn(&[RewardedFlow], f64) -> f64 + Send + Sync;
 
 /// The reward of a single flow.
-pub type PayOne = dyn Fn(&IntervalStats) -> f64 + Send + Sync;
+pub type PayOne = dyn Fn(&RewardedFlow) -> f64 + Send + Sync;
 
 /// The formula of a reward.
 #[derive(Clone)]

@@ -57,9 +57,18 @@ impl History {
     }
 }
 
-/// The data of one flow for the global reward.
+/// The data of one flow for a reward.
 #[derive(Clone, Copy)]
 pub struct RewardedFlow<'a> {
     pub stats: &'a IntervalStats,
     pub history: &'a History,
+    /// How much delay counts, in (0, 1]; 0: as much as the reward says.
+    pub preference: f64,
+}
+
+impl<'a> RewardedFlow<'a> {
+    /// A flow to which delay counts as much as its scenario asks.
+    pub fn new(stats: &'a IntervalStats, history: &'a History) -> RewardedFlow<'a> {
+        RewardedFlow { stats, history, preference: stats.delay_preference }
+    }
 }

@@ -55,8 +55,8 @@ fn outcome(observation: &Arc<Observation>, action: &Action, reward: Option<&Rewa
             said.extend([u64::from(window), pacing.unwrap_or(0)]);
         }
         said.extend(reward.map(|reward| match &reward.payment {
-            Payment::Own(pay) => pay(&stats).to_bits(),
-            Payment::Shared(pay) => pay(&[RewardedFlow { stats: &stats, history: &history }], 0.8).to_bits(),
+            Payment::Own(pay) => pay(&RewardedFlow::new(&stats, &history)).to_bits(),
+            Payment::Shared(pay) => pay(&[RewardedFlow::new(&stats, &history)], 0.8).to_bits(),
         }));
     }
     said

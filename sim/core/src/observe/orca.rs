@@ -69,7 +69,7 @@ pub(super) fn reward(given: Value) -> Result<(Reward, Value), String> {
     within("loss", terms.loss, 0.0, 1e3)?;
     within("bound", terms.bound, 1e-3, 1e6)?;
     let bound = terms.bound;
-    let payment = Payment::Own(Arc::new(move |stats| terms.pay(stats)));
+    let payment = Payment::Own(Arc::new(move |flow| terms.pay(flow.stats)));
     Ok((Reward { definition: Default::default(), low: -bound, high: bound, memory: 1, payment }, all))
 }
 

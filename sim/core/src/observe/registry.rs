@@ -144,11 +144,11 @@ mod tests {
 
     fn paid(reward: &Reward, stats: &IntervalStats) -> f64 {
         match &reward.payment {
-            Payment::Own(own) => own(stats),
+            Payment::Own(own) => own(&RewardedFlow::new(stats, &History::default())),
             Payment::Shared(shared) => {
                 let mut history = History::new(reward.memory);
                 (0..5).for_each(|_| history.push(stats));
-                shared(&[RewardedFlow { stats, history: &history }], stats.delivery_rate_bps / 100e6)
+                shared(&[RewardedFlow::new(stats, &history)], stats.delivery_rate_bps / 100e6)
             }
         }
     }

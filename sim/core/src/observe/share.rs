@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::functions::{Payment, Reward, read, within};
-use super::stats::IntervalStats;
+use super::history::RewardedFlow;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -55,11 +55,11 @@ pub(super) fn reward(given: Value) -> Result<(Reward, Value), String> {
     let high = terms.scale * libm::log(MOST_SHARE);
     let payment = if terms.team {
         Payment::Shared(Arc::new(move |members, _| {
-            let paid: f64 = members.iter().map(|m| terms.pay(m.stats)).sum();
+            let paid: f64 = members.iter().map(|flow| terms.pay(flow)).sum();
             if members.is_empty() { 0.0 } else { paid / members.len() as f64 }
         }))
     } else {
-        Payment::Own(Arc::new(move |stats| terms.pay(stats)))
+        Payment::Own(Arc::new(move |flow| terms.pay(flow)))
     };
     Ok((Reward { definition: Default::default(), low, high, memory: 1, payment }, all))
 }
@@ -68,7 +68,8 @@ pub(super) fn reward(given: Value) -> Result<(Reward, Value), String> {
 const MOST_SHARE: f64 = 1_000.0;
 
 impl Terms {
-    fn pay(&self, stats: &IntervalStats) -> f64 {
+    fn pay(&self, flow: &RewardedFlow) -> f64 {
+        let stats = flow.stats;
         let fair = stats.fair_share_bps;
         let share = if fair > 0.0 && fair.is_finite() { stats.delivery_rate_bps / fair } else { 0.0 };
         let queueing = if stats.base_rtt_s > 0.0 && !stats.rtt_mean_s.is_nan() {
@@ -77,7 +78,7 @@ impl Terms {
         } else {
             0.0
         };
-        let preference = if stats.delay_preference > 0.0 { stats.delay_preference } else { 1.0 };
+        let preference = if flow.preference > 0.0 { flow.preference } else { 1.0 };
         let known = stats.acked_packets + stats.lost_packets;
         let lost = if known > 0.0 { stats.lost_packets / known } else { 0.0 };
         let needless = (lost - stats.link_loss).max(0.0);
@@ -88,7 +89,8 @@ impl Terms {
 
 #[cfg(test)]
 mod tests {
-    use super::super::history::{History, RewardedFlow};
+    use super::super::history::History;
+    use super::super::stats::IntervalStats;
     use super::super::testing::flow;
     use super::*;
     use serde_json::json;
@@ -96,7 +98,7 @@ mod tests {
     fn pay(changes: Value, flows: &[IntervalStats]) -> f64 {
         let Payment::Shared(shared) = reward(changes).unwrap().0.payment else { panic!("a team is paid") };
         let history = History::default();
-        let members: Vec<_> = flows.iter().map(|stats| RewardedFlow { stats, history: &history }).collect();
+        let members: Vec<_> = flows.iter().map(|stats| RewardedFlow::new(stats, &history)).collect();
         shared(&members, 1.0)
     }
 

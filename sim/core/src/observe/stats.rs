@@ -91,7 +91,7 @@ statistics! {
     app_limited: "1", 0.0, 1.0, Kernel, "1 when the application, not the window, limits the flow.";
     rwnd_packets: "packets", 0.0, f64::INFINITY, Kernel, "Receive window, in segments.";
     mss_bytes: "bytes", 1.0, 65535.0, Kernel, "Payload of a full segment.";
-    delay_preference: "1", 0.0, 1.0, Kernel, "How much delay counts for this flow, relative to the weight in the reward: as its scenario asks, or else `usual` of the feature `delay-preference`, and `contested` beside flows of other controllers; 0: neither.";
+    delay_preference: "1", 0.0, 1.0, Kernel, "How much delay counts for this flow, as its scenario asks, relative to the weight in the reward; 0: it asks for nothing.";
     base_rtt_s: "s", 0.0, f64::INFINITY, Oracle, "RTT of the path without queues.";
     capacity_bps: "bit/s", 0.0, f64::INFINITY, Oracle, "Rate of the bottleneck, the slowest link of the path.";
     queue_bytes: "bytes", 0.0, f64::INFINITY, Oracle, "Queue of the bottleneck.";

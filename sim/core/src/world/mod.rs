@@ -261,7 +261,8 @@ impl World {
             stats.delay_preference = flow.agent.as_ref().map_or(0.0, |agent| agent.delay_preference);
             flow.handovers.fill(stats, now);
             stats.fair_share_bps = stats.capacity_bps / f64::from(sharing.max(1));
-            flow.observe(beside_others);
+            flow.beside_others = beside_others;
+            flow.observe();
         }
     }
 
@@ -276,7 +277,7 @@ impl World {
         self.flows
             .iter()
             .filter(|f| present(f) && !f.datagram && f.stats.interval_s > 0.0)
-            .map(|f| RewardedFlow { stats: &f.stats, history: &f.history })
+            .map(Flow::rewarded)
             .collect()
     }
 

@@ -94,7 +94,7 @@ impl Terms {
         }
         let (fixed_unit, of_capacity) = (self.latency_of == "25-ms", self.loss_of == "capacity");
         let (mut excess, mut load, mut loss, mut total, mut deviation) = (0.0, 0.0, 0.0, 0.0, 0.0);
-        for RewardedFlow { stats, history } in members {
+        for RewardedFlow { stats, history, .. } in members {
             let (rtt, base) = (stats.rtt_mean_s, stats.base_rtt_s);
             if !rtt.is_nan() && base > 0.0 {
                 let free = (self.free_inflation * base).max(base + self.free_queue_ms / 1e3);
@@ -197,7 +197,7 @@ mod tests {
             })
             .collect();
         let members: Vec<_> =
-            stats.iter().zip(&histories).map(|(stats, history)| RewardedFlow { stats, history }).collect();
+            stats.iter().zip(&histories).map(|(stats, history)| RewardedFlow::new(stats, history)).collect();
         terms.pay(&members, shares.iter().sum())
     }
 
@@ -212,12 +212,12 @@ mod tests {
         bad.rtt_mean_s = 5.0;
         bad.lost_bytes = 1e9;
         let history = History::default();
-        assert_eq!(Terms::default().pay(&[RewardedFlow { stats: &bad, history: &history }], 0.0), -0.1);
+        assert_eq!(Terms::default().pay(&[RewardedFlow::new(&bad, &history)], 0.0), -0.1);
         let queue = |base_rtt_s: f64, free_queue_ms: f64, latency_of: &str| {
             let stats = IntervalStats { rtt_mean_s: base_rtt_s + 0.02, base_rtt_s, ..flow(0.9) };
             let latency_of = latency_of.into();
             let terms = Terms { free_inflation: 1.0, free_queue_ms, latency_of, ..Terms::default() };
-            terms.pay(&[RewardedFlow { stats: &stats, history: &history }], 0.9)
+            terms.pay(&[RewardedFlow::new(&stats, &history)], 0.9)
         };
         // 20 ms of queue, 10 of them free: 10 ms in one-way delays of 25 ms, at 90 % of the link and a weight of 0.02.
         for (base_rtt_s, latency_of, delays) in
@@ -227,6 +227,6 @@ mod tests {
             assert!((cost - 0.02 * delays * 0.9).abs() < 1e-9, "{latency_of} at {base_rtt_s} s: {cost}");
         }
         let deep = Terms { floor: -0.5, ..Terms::default() };
-        assert_eq!(deep.pay(&[RewardedFlow { stats: &bad, history: &history }], 0.0), -0.5);
+        assert_eq!(deep.pay(&[RewardedFlow::new(&bad, &history)], 0.0), -0.5);
     }
 }
