@@ -63,9 +63,9 @@ def main(argv: Sequence[str]) -> None:
     elif arguments.again is not None:
         run_again(arguments.again, arguments.only, arguments.out, arguments.workers)
     else:
-        classical = [name for name in controllers.names("baseline") if name != "udp"]
+        baselines = [name for name in controllers.names("baseline") if name != "udp"]
         shipped = [name for name in checkpoint.shipped() if name not in arguments.policy]
-        ranked = contenders.line_up([*classical, *VARIANTS], [*shipped, *arguments.policy])
+        ranked = contenders.line_up([*baselines, *VARIANTS], [*shipped, *arguments.policy])
         with cluster.joined(arguments.ray) if arguments.ray else nullcontext():
             entries = run(arguments, [*ranked, contenders.oracle()], arguments.out, arguments.workers, arguments.ray)
         if arguments.page is not None:
