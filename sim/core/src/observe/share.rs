@@ -1,7 +1,9 @@
-//! A shared reward: the logarithm of each flow's goodput relative to its fair share, minus costs of its queue and of
-//! its avoidable losses.
+//! A shared reward: the logarithm of each flow's goodput relative to its fair share, minus costs of its queue, of its
+//! avoidable losses and of uneven shares.
 //!
 //! It is averaged over the flows of a world (with `team` off, each flow gets its own), so that equal shares are best.
+//! The mean of logarithms is flat near equal shares: two flows with 0.9 and 1.1 of their fair shares have 0.005 less
+//! than two with 1. The cost of uneven shares, 0.1 times its weight then, is not.
 //! The fair share, the base RTT and the random loss of the links are known from the simulator. Ours, after the
 //! proportional fairness of Kelly et al. (J. Oper. Res. Soc., 1998).
 
@@ -11,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::functions::{Payment, Reward, read, within};
-use super::history::RewardedFlow;
+use super::history::{HISTORY, RewardedFlow};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -26,6 +28,10 @@ struct Terms {
     most_delay: f64,
     /// Weight of the share of packets lost, in excess of the random loss of the links.
     loss: f64,
+    /// Weight of the standard deviation of the shares over their mean, a ratio of at most 1.
+    fairness: f64,
+    /// Intervals over which shares are averaged for `fairness`.
+    memory: usize,
     team: bool,
 }
 
@@ -38,6 +44,8 @@ impl Default for Terms {
             delay_allowance_ms: 0.0,
             most_delay: 2.0,
             loss: 1.0,
+            fairness: 0.0,
+            memory: HISTORY,
             team: true,
         }
     }
@@ -51,23 +59,51 @@ pub(super) fn reward(given: Value) -> Result<(Reward, Value), String> {
     within("delay_allowance_ms", terms.delay_allowance_ms, 0.0, 1e4)?;
     within("most_delay", terms.most_delay, 0.0, 1e3)?;
     within("loss", terms.loss, 0.0, 1e3)?;
-    let low = terms.scale * (libm::log(terms.least_share) - terms.delay * terms.most_delay - terms.loss);
+    within("fairness", terms.fairness, 0.0, 1e3)?;
+    within("memory", terms.memory as f64, 1.0, 1e3)?;
+    if terms.fairness > 0.0 && !terms.team {
+        return Err("fairness: shares of a team are compared; set it to 0, or team to true".into());
+    }
+    let worst = libm::log(terms.least_share) - terms.delay * terms.most_delay - terms.loss - terms.fairness;
+    let low = terms.scale * worst;
     let high = terms.scale * libm::log(MOST_SHARE);
+    let memory = if terms.fairness > 0.0 { terms.memory } else { 1 };
     let payment = if terms.team {
         Payment::Shared(Arc::new(move |members, _| {
             let paid: f64 = members.iter().map(|flow| terms.pay(flow)).sum();
-            if members.is_empty() { 0.0 } else { paid / members.len() as f64 }
+            if members.is_empty() { 0.0 } else { paid / members.len() as f64 - terms.unevenness(members) }
         }))
     } else {
         Payment::Own(Arc::new(move |flow| terms.pay(flow)))
     };
-    Ok((Reward { definition: Default::default(), low, high, memory: 1, payment }, all))
+    Ok((Reward { definition: Default::default(), low, high, memory, payment }, all))
 }
 
 /// Upper bound of the goodput relative to the fair share, for a flow that has the link of many flows.
 const MOST_SHARE: f64 = 1_000.0;
 
 impl Terms {
+    /// The cost of uneven shares.
+    fn unevenness(&self, members: &[RewardedFlow]) -> f64 {
+        if self.fairness == 0.0 || members.len() < 2 {
+            return 0.0;
+        }
+        let n = members.len() as f64;
+        let (mut sum, mut squares) = (0.0, 0.0);
+        for RewardedFlow { stats, history, .. } in members {
+            let fair = stats.fair_share_bps;
+            let share = if fair > 0.0 && fair.is_finite() { history.mean() * 8.0 / fair } else { 0.0 };
+            sum += share;
+            squares += share * share;
+        }
+        let mean = sum / n;
+        if mean <= 0.0 {
+            return 0.0;
+        }
+        let variance = (squares / n - mean * mean).max(0.0);
+        self.scale * self.fairness * (libm::sqrt(variance) / mean).min(1.0)
+    }
+
     fn pay(&self, flow: &RewardedFlow) -> f64 {
         let stats = flow.stats;
         let fair = stats.fair_share_bps;
@@ -109,6 +145,27 @@ mod tests {
         assert!(equal > pay(json!({}), &[half(0.7), half(0.3)]));
         // Shares of 1, and a queue of 10 % of the RTT at weight 0.5, in tenths.
         assert!((equal - 0.1 * -0.05).abs() < 1e-9, "{equal}");
+    }
+
+    #[test]
+    fn uneven_shares_cost_in_proportion_to_their_deviation() {
+        let pay_of = |weight: f64, shares: [f64; 2]| {
+            let flows = shares.map(|share| IntervalStats { fair_share_bps: 50e6, ..flow(share) });
+            let histories = flows.each_ref().map(|stats| {
+                let mut history = History::default();
+                history.push(stats);
+                history
+            });
+            let Payment::Shared(shared) = reward(json!({"fairness": weight})).unwrap().0.payment else {
+                panic!("a team is paid")
+            };
+            shared(&[RewardedFlow::new(&flows[0], &histories[0]), RewardedFlow::new(&flows[1], &histories[1])], 1.0)
+        };
+        // 0.55 and 0.45 of the link are 1.1 and 0.9 of fair shares: 10 % around their mean, at weight 2 in tenths.
+        let cost = pay_of(0.0, [0.55, 0.45]) - pay_of(2.0, [0.55, 0.45]);
+        assert!((cost - 0.1 * 2.0 * 0.1).abs() < 1e-9, "{cost}");
+        assert_eq!(pay_of(0.0, [0.5, 0.5]), pay_of(2.0, [0.5, 0.5]));
+        assert!(reward(json!({"fairness": 1.0, "team": false})).is_err(), "there is nothing to compare");
     }
 
     #[test]
