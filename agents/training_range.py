@@ -12,9 +12,10 @@ def training_range(scenario: Scenario | ScenarioDistribution) -> TrainingRange:
     """The ranges of worlds over time, over all parts of a distribution, including changed rates and joining flows.
 
     For a single scenario the name and the digest of its links are known, for a distribution of another kind the name.
+    Scenarios of folders widen no range.
     """
     if isinstance(scenario, Mixture):
-        parts: tuple[PathDistribution, ...] = scenario.parts
+        parts = tuple(part for part in scenario.parts if isinstance(part, PathDistribution))
     elif isinstance(scenario, PathDistribution):
         parts = (scenario,)
     elif isinstance(scenario, Scenario):

@@ -1,6 +1,6 @@
 """Damages files at random and checks that each is refused in one line or read as if nothing had happened.
 
-    python -m benches.fuzz [scenario recipe card run recording results trace log place] [--seconds 60] [--seed N]
+    python -m benches.fuzz [scenario recipe card run recording results trace traces log place] [--seconds 60] [--seed N]
         [--corpus FOLDER]
 
 Files are changed by flipped bits, cut and repeated parts, and words that break readers; of files with a structure, a
@@ -29,6 +29,7 @@ import tempfile
 import time
 import tomllib
 import warnings
+import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -41,6 +42,7 @@ from orbitcc.agents import checkpoint, libraries
 from orbitcc.agents.runs import plain_state, seal
 from orbitcc.agents.runs.run_folder import CONFIG, RunFolder
 from orbitcc.commands.run import print_tables
+from orbitcc.commands.traces import show
 from orbitcc.common.errors import OrbitccError
 from orbitcc.common.files import toml_text
 from orbitcc.envs import scenarios
@@ -48,7 +50,9 @@ from orbitcc.envs.backends.simulator import Recording, simulate
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.fitting.files import gather
 from orbitcc.envs.fitting.fit import fit
-from orbitcc.envs.orbits import formats
+from orbitcc.envs.orbits import formats, trace_set
+from orbitcc.envs.orbits.trace_set import MeasuredPath
+from orbitcc.envs.traces.check import check
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.comparison import differences
 from orbitcc.eval.figures.base import render
@@ -341,6 +345,43 @@ class TraceFile(Target):
         trace.statistics()
 
 
+class TraceSetFile(Target):
+    """The index of a trace set, whose digest fits."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        delays, rates = np.linspace(20.0, 30.0, 300), np.linspace(50.0, 20.0, 300)
+        self.paths = [MeasuredPath(f"p{k}", "here", "", 30.0, delays, 0.1, rates, rates / 9, 0.1) for k in range(3)]
+
+    def seeds(self) -> list[bytes]:
+        entries = [{**p.entry(), "part": part} for p, part in zip(self.paths, trace_set.PARTS, strict=True)]
+        index = {"format": trace_set.FORMAT, "source": "x", "unreadable": ["a.csv"], "unit": "month", "paths": entries}
+        return [json.dumps(index).encode()]
+
+    def changed(self, data: bytes, rng: random.Random) -> bytes:
+        return damaged(data, rng) if rng.random() < 0.2 else altered_json(data, rng)
+
+    def read(self, data: bytes) -> None:
+        file = self.folder / "set.npz"
+        with zipfile.ZipFile(file, "w") as packed:
+            for k, path in enumerate(self.paths):
+                for name, values in path.arrays().items():
+                    content = io.BytesIO()
+                    np.save(content, values)
+                    packed.writestr(f"{k}/{name}.npy", content.getvalue())
+            packed.writestr("index.json", data)
+            packed.comment = b"0" * 64
+        whole = file.read_bytes()[:-64]
+        file.write_bytes(whole + hashlib.sha256(whole).hexdigest().encode())
+        with contextlib.redirect_stdout(io.StringIO()):
+            show(file)
+        found = trace_set.TraceSet(file)
+        list(check(found))
+        suite = suites.get("traces", {"traces": str(file)})
+        for case in suite.cases("quick", 1):
+            case.scenario.compile()
+
+
 class LogFile(Target):
     """A recording of a path for `orbitcc fit`, in each of its forms."""
 
@@ -454,6 +495,7 @@ TARGETS: dict[str, Callable[[Path], Target]] = {
     "recording": RecordingFile,
     "results": ResultRows,
     "trace": TraceFile,
+    "traces": TraceSetFile,
     "log": LogFile,
     "place": Place,
 }

@@ -132,4 +132,4 @@ def _value(scenario: Scenario, field: str) -> Any:
             node = getattr(node, part)
         else:
             node = node.params.get(part)
-    return str(node)
+    return str(getattr(node, "kind", node))

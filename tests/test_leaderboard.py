@@ -284,6 +284,26 @@ def test_a_page_says_where_later_figures_come_from():
     assert origin.STATED.search(plain)["later"] is None
 
 
+def test_notes_of_later_runs_add_up():
+    once = STAMP.with_later(["oracle", "bbr"], "on 2026-12-01 from commit A")
+    twice = once.with_later(["cubic"], "on 2026-12-02 from commit B")
+    again = twice.with_later(["bbr"], "on 2026-12-03 from commit C")
+    assert twice.later == "oracle, bbr on 2026-12-01 from commit A; those of cubic on 2026-12-02 from commit B"
+    assert again.later == (
+        "oracle on 2026-12-01 from commit A; those of cubic on 2026-12-02 from commit B; "
+        "those of bbr on 2026-12-03 from commit C"
+    )
+    assert twice.with_later(["oracle", "bbr", "cubic"], "now").later == "oracle, bbr, cubic now"
+
+
+def test_what_cannot_be_run_again_is_said_in_a_line(tmp_path):
+    with pytest.raises(SystemExit, match="it must be a page"):
+        main([str(tmp_path), "--again", str(tmp_path / "missing.md")])
+    for name in ("nosuch", "os:system"):
+        with pytest.raises(SystemExit, match=f"--only: .*{name}"):
+            main([str(tmp_path), "--again", str(PAGE), "--only", name])
+
+
 def test_later_figures_are_made_as_the_page_was(tmp_path):
     page = tmp_path / "leaderboard.md"
     entries = [

@@ -314,7 +314,7 @@ def changed(data: dict[str, Any], changes: Sequence[str]) -> Recipe:
         key, equals, text = change.partition("=")
         if not equals or not key.strip():
             raise OrbitccError("set", change, "KEY=VALUE, e.g. learner.lr=1e-4")
-        given[key.strip()] = parse_value(text)
+        given[key.strip()] = parse_value(text, key.strip())
     stated = copy.deepcopy(data)
     for key, value in given.items():
         _put(data, key, value)

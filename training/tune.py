@@ -51,7 +51,7 @@ class SearchRange:
         if not key or not equals or not (found or "|" in values):
             raise OrbitccError("--search", text, allowed)
         if not found:
-            return key, SearchRange(choices=tuple(parse_value(choice.strip()) for choice in values.split("|")))
+            return key, SearchRange(choices=tuple(parse_value(choice.strip(), key) for choice in values.split("|")))
         try:
             low, high = float(found[2]), float(found[3])
         except ValueError:

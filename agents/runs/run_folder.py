@@ -30,7 +30,7 @@ from orbitcc.common.errors import FileError, OrbitccError
 from orbitcc.common.files import MOST_TABLE, atomic_write_text, open_regular, parse_json, read_text
 
 METRICS, LAST, STATE = "metrics.csv", "last", "state"
-RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _STAMP = re.compile(r"(\d{8}-\d{6})(?:-(\d+))?")
 DIGEST = "digest"
 """The entry of a run's configuration that shows damage."""
@@ -58,7 +58,7 @@ class RunFolder:
         """
         if name is not None and not RUN_NAME.fullmatch(name):
             raise OrbitccError(
-                "--name", name, "letters, digits, dots, dashes and underscores, beginning with a letter or digit"
+                "--name", name, "at most 200 letters, digits, dots, dashes, underscores; a letter or digit first"
             )
         stamp, first = time.strftime("%Y%m%d-%H%M%S"), 1
         last = max(map(_made, _runs(root, recipe, seed)), default=("", 0))

@@ -23,7 +23,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +40,7 @@ from benches.leaderboard.origin import Stamp, commit, stated
 from benches.leaderboard.page import write
 from orbitcc.agents import checkpoint
 from orbitcc.common import provenance
+from orbitcc.common.errors import OrbitccError
 from orbitcc.common.files import atomic_write_text
 from orbitcc.envs import controllers
 from orbitcc.eval import contenders, suites
@@ -97,18 +97,24 @@ def run_again(page: Path, names: Sequence[str], out: Path, workers: int | None =
 
     Raises SystemExit if the page does not say how it was made.
     """
-    stamp, entries = stated(page), read_csv(table_of(page))
+    try:
+        stamp, entries = stated(page), read_csv(table_of(page))
+    except OSError as error:
+        raise SystemExit(f"--again {page}: {error.strerror}; it must be a page with its table") from None
     words = shlex.split(stamp.command.replace("\\\n", " "))
     ranked = [name for name in names if name != ORACLE]
     baselines = [name for name in ranked if classical(name)]
-    everybody = contenders.line_up(baselines, [name for name in ranked if name not in baselines])
+    try:
+        everybody = contenders.line_up(baselines, [name for name in ranked if name not in baselines])
+    except OrbitccError as error:
+        raise SystemExit(f"--only: {error}") from None
     if ORACLE in names:
         everybody.append(contenders.oracle())
     later = run(parser_of().parse_args(words[3:]), everybody, out, workers)
     made = Stamp(today(), commit(HERE), provenance.version(), stamp.profile, stamp.command).made
     entries = with_rows(entries, later)
     atomic_write_text(table_of(page), csv_text(entries))
-    write(entries, replace(stamp, later=f"{', '.join(names)} {made}"), page)
+    write(entries, stamp.with_later(names, made), page)
 
 
 def today() -> str:

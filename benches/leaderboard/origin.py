@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benches.leaderboard.board import table_of
 
 WATCHED = ("sim/core/src", "eval/suites", "eval/metrics.py", "checkpoints", "agents/oracle.py", "benches/leaderboard")
 """What the figures depend on."""
+
+
+LATER = "; those of "
 
 
 @dataclass(frozen=True)
@@ -27,11 +31,20 @@ class Stamp:
     command: str
     later: str = ""
 
+    def with_later(self, names: Sequence[str], made: str) -> Stamp:
+        """The same after a later run of `names`, made as `made` says; earlier runs of others stay stated."""
+        runs = []
+        for run in filter(None, self.later.split(LATER)):
+            whom, _, how = run.partition(" on ")
+            if left := [name for name in whom.split(", ") if name not in names]:
+                runs.append(f"{', '.join(left)} on {how}")
+        return replace(self, later=LATER.join([*runs, f"{', '.join(names)} {made}"]))
+
     @property
     def made(self) -> str:
         """`on DATE from commit COMMIT with simulator version VERSION`, and the same of later figures."""
         made = f"on {self.date} from commit {self.commit} with simulator version `{self.version}`"
-        return made + (f"; those of {self.later}" if self.later else "")
+        return made + (f"{LATER}{self.later}" if self.later else "")
 
 
 STATED = re.compile(

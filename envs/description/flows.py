@@ -49,7 +49,7 @@ class ControllerSpec(Model):
             key, equals, value = part.partition("=")
             if not equals or not key:
                 raise OrbitccError("", text, "NAME[:param=value,...]")
-            params[key.strip()] = parse_value(value)
+            params[key.strip()] = parse_value(value, key.strip())
         return ControllerSpec(name=name.strip(), params=params)
 
     @property
@@ -385,11 +385,14 @@ class Flow(Model):
             raise error.at(field).under("flow") from None
 
 
-def parse_value(text: str) -> Any:
-    """A value from the command line: TOML (number, true/false, list, table, quoted text), or otherwise plain text."""
+def parse_value(text: str, field: str = "value") -> Any:
+    """A value from the command line: TOML (number, true/false, list, table, quoted text), or otherwise plain text.
+
+    field: what an error names.
+    """
     try:
         return parse_toml(f"v = {text.strip()}")["v"]
     except tomllib.TOMLDecodeError:
         return text.strip()
     except ValueError as error:
-        raise OrbitccError("value", text, f"TOML text ({error})") from None
+        raise OrbitccError(field, text, f"TOML text ({error})") from None

@@ -183,7 +183,7 @@ class Scenario(Model):
         for flow, own in zip(data["flows"], self.flows, strict=True):
             if own.controller.names_code:  # it was named in Python, and stays
                 flow["controller"] = own.controller
-        return Scenario.build(replaced(data, key, parse_value(value) if isinstance(value, str) else value))
+        return Scenario.build(replaced(data, key, parse_value(value, key) if isinstance(value, str) else value))
 
     # -- files ------------------------------------------------------------------------------------------------------
 

@@ -54,8 +54,7 @@ class Native:
         else:
             raise OrbitccError(kind, value, "the name of a function, or a table with `name` and parameters")
         for key, item in made.parameters.items():
-            if isinstance(item, float) and not math.isfinite(item):
-                raise OrbitccError(f"{kind}.{key}", item, "a finite number")
+            _finite(f"{kind}.{key}", item)
         if made.name not in _sim.FUNCTIONS[kind]:
             raise UnknownNameError(kind, made.name, _sim.FUNCTIONS[kind])
         made.definition(kind)
@@ -72,6 +71,18 @@ class Native:
     def __str__(self) -> str:
         changes = ", ".join(f"{key}={value}" for key, value in self.parameters.items())
         return f"{self.name}({changes})" if changes else self.name
+
+
+def _finite(where: str, value: Any) -> None:
+    """Raises OrbitccError that names the number that is not finite."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise OrbitccError(where, value, "a finite number")
+    if isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            _finite(f"{where}[{index}]", item)
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            _finite(f"{where}.{key}", item)
 
 
 @lru_cache(maxsize=256)
@@ -265,9 +276,9 @@ class Preset:
                 object.__setattr__(self, kind, Native.of(kind, function))
         for length in ("interval_ms", "interval_least_ms"):
             given = getattr(self, length)
-            if not (isinstance(given, int | float) and 0.1 <= given <= 10_000):
+            if not (type(given) in (int, float) and 0.1 <= given <= 10_000):
                 raise OrbitccError(length, given, "a number of milliseconds from 0.1 to 10000")
-        if not (isinstance(self.interval_rtts, int | float) and 0 <= self.interval_rtts <= 100):
+        if not (type(self.interval_rtts) in (int, float) and 0 <= self.interval_rtts <= 100):
             raise OrbitccError("interval_rtts", self.interval_rtts, "a number of RTTs from 0 (a fixed interval) to 100")
         if self.clock not in ("world", "flow"):
             raise OrbitccError("clock", self.clock, "world or flow")

@@ -14,6 +14,7 @@ import itertools
 import json
 import math
 import os
+import re
 import weakref
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -304,9 +305,10 @@ class TraceSet:
         """
         if part not in PARTS:
             raise UnknownNameError("split", part, PARTS)
+        there = self.places if places else []
         for place in places:
-            if place not in self.places:
-                raise UnknownNameError("places", place, self.places)
+            if place not in there:
+                raise UnknownNameError("places", place, there)
         chosen = [k for k, e in enumerate(self.entries) if e["part"] == part and (not places or e["place"] in places)]
         if not chosen:
             raise OrbitccError("places", ", ".join(places), f"places with paths in the part {part} of {self.path}")
@@ -370,6 +372,9 @@ def _slot(row: Sequence[float]) -> Slot:
     )
 
 
+_DIGEST = re.compile("[0-9a-f]{1,64}")
+
+
 def _checked(index: Any) -> list[dict[str, Any]]:
     """The entries of an index; ValueError where it is none."""
     if not isinstance(index, dict) or index.get("format") != FORMAT:
@@ -377,6 +382,8 @@ def _checked(index: Any) -> list[dict[str, Any]]:
     entries = index.get("paths")
     if not isinstance(entries, list) or not 0 < len(entries) <= MOST_PATHS:
         raise ValueError(f"it does not have 1 to {MOST_PATHS:,} paths")
+    if not isinstance(index.get("unreadable", []), list):
+        raise ValueError("its field unreadable is not a list")
     fields = {*MeasuredPath("", "", "", 1.0).entry(), "part"}
     for k, entry in enumerate(entries):
         if not isinstance(entry, dict) or fields - entry.keys() or entry["part"] not in PARTS:
@@ -385,13 +392,16 @@ def _checked(index: Any) -> list[dict[str, Any]]:
             isinstance(entry[name], str) and len(entry[name]) <= MOST_NAME
             for name in ("name", "place", "date", "digest")
         )
-        steps_s = [entry[name] or 1.0 for name in ("duration_s", "delay_step_s", "rate_step_s")]
+        texts = texts and _DIGEST.fullmatch(entry["digest"]) is not None
+        steps_s = [entry["duration_s"]]
+        steps_s += [1.0 if entry[name] is None else entry[name] for name in ("delay_step_s", "rate_step_s")]
         counts = [
             entry[name] for name in ("outages", "outage_s", "loss", "most_loss", "reconfigurations", "unmeasured_s")
         ]
-        spreads = [v for name in ("rtt_ms", "rate_mbps") for v in (entry[name] or ())]
-        numbers = all(isinstance(v, int | float) and 0 <= v <= MOST_FIGURE for v in (*steps_s, *counts, *spreads))
-        whole = all(entry[name] is None or len(entry[name]) == len(_SPREAD) for name in ("rtt_ms", "rate_mbps"))
+        given = [entry[name] for name in ("rtt_ms", "rate_mbps") if entry[name] is not None]
+        whole = all(isinstance(spread, list) and len(spread) == len(_SPREAD) for spread in given)
+        figures = (*steps_s, *counts, *(v for spread in given if whole for v in spread))
+        numbers = all(type(v) in (int, float) and 0 <= v <= MOST_FIGURE for v in figures)
         if not (texts and numbers and whole and min(steps_s) > 0 and max(steps_s) <= MAX_TIME_S):
             raise ValueError(f"path {k} of its index is damaged")
     return entries

@@ -27,7 +27,7 @@ from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution
 from orbitcc.envs.scenarios.double_dumbbell import double_dumbbell
 from orbitcc.envs.scenarios.efficiency import efficiency
 from orbitcc.envs.scenarios.fairness import inter_rtt, intra_rtt
-from orbitcc.envs.scenarios.folder import load_folder
+from orbitcc.envs.scenarios.folder import Folder, load_folder
 from orbitcc.envs.scenarios.friendliness import cubic_friendliness
 from orbitcc.envs.scenarios.geo import geo_ideal, geo_rain, geo_viasat_2020, geo_viasat_2021
 from orbitcc.envs.scenarios.handover import delay_jump, hard_handover
@@ -168,7 +168,7 @@ def for_training(name: str, settings: Mapping[str, Any] | None = None) -> Scenar
     """What environments and recipes make of a name or a file: :func:`load`, but a named scenario whose parameter `run`
     is not set is drawn anew for every episode (:class:`Runs`) where runs have different links."""
     if "run" in getattr(SCENARIOS.get(name), "params", ()) and "run" not in (settings or {}):
-        settings = {k: parse_value(v) if isinstance(v, str) else v for k, v in (settings or {}).items()}
+        settings = {k: parse_value(v, k) if isinstance(v, str) else v for k, v in (settings or {}).items()}
         if settings.keys() - {"transport"} <= SCENARIOS[name].params.keys():
             params = {key: value for key, value in settings.items() if key != "transport"}
             data = {"description": SCENARIOS[name].description, "transport": settings.get("transport")}
@@ -193,7 +193,7 @@ def load(
     settings: values by key. A key is a parameter of the named scenario, the dotted name of a field
     (`links.0.rate_mbps`), or `transport` (:meth:`Scenario.over`). Text values are read as on the command line.
     """
-    settings = {k: parse_value(v) if isinstance(v, str) else v for k, v in (settings or {}).items()}
+    settings = {k: parse_value(v, k) if isinstance(v, str) else v for k, v in (settings or {}).items()}
     text = os.fspath(name_or_file)
     if text in SCENARIOS:
         params = {k: v for k, v in settings.items() if k in SCENARIOS[text].params}
@@ -240,7 +240,7 @@ def from_table(data: Mapping[str, Any]) -> ScenarioDistribution:
 
     A mixture has `parts`. Each part is a table with its `weight` (1 by default), the name of a distribution as `base`,
     and the fields that differ from it, or `traces`; `without` names fields that it does not have. `common` are fields
-    of all parts.
+    of all parts. A part can be a `folder` with scenario files instead, which are used as they are.
     `weights` may list the weights of all parts instead.
 
     Raises:
@@ -270,7 +270,9 @@ def _mixture(
     made = []
     for index, part in enumerate(parts):
         try:
-            made.append(_part(**{"name": fields.get("name", ""), **common, **part}))
+            whole = part if {"folder", "scenarios"} & part.keys() else {**common, **part}
+            complete = _part(**{"name": fields.get("name", ""), **whole})
+            made.append((Folder if complete.get("kind") == "folder" else PathDistribution).build(complete))
         except ValidationError as error:
             raise as_orbitcc_error(error).under(f"parts.{index}") from None
         except OrbitccError as error:
@@ -283,6 +285,13 @@ def _part(base: str | None = None, without: tuple[str, ...] = (), weight: Any = 
     """The fields of a part of a mixture, complete."""
     if "traces" in fields and base is None:
         return measured(fields).model_dump()
+    if "folder" in fields and base is None and not without:
+        folder = fields.pop("folder")
+        if not (isinstance(folder, str) and os.path.isdir(folder)):
+            raise OrbitccError("folder", folder, "a folder with scenarios in it (*.toml)")
+        return {**load_folder(folder).model_dump(), **fields}
+    if fields.get("kind") == "folder":
+        return fields
     known = {name: chosen for name, chosen in DISTRIBUTIONS.items() if isinstance(chosen, PathDistribution)}
     if base is not None and base not in known:
         raise UnknownNameError("base", base, known)

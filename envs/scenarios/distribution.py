@@ -31,6 +31,7 @@ from orbitcc.envs.impairments.series import Series
 from orbitcc.envs.impairments.weather import Weather
 from orbitcc.envs.orbits.pool import PathPool, TracePool, pool
 from orbitcc.envs.orbits.trace import Slot
+from orbitcc.envs.scenarios.folder import Folder
 
 _DISTURBANCES = 0x0D15
 """Part of the seed of disturbances, which keeps them independent of the episodes."""
@@ -269,12 +270,14 @@ class Mixture(ScenarioDistribution):
 
     kind: Literal["mixture"] = "mixture"
     weights: tuple[Annotated[float, number(0, 1e6)], ...]
-    parts: tuple[PathDistribution, ...]
+    parts: tuple[Annotated[PathDistribution | Folder, Field(discriminator="kind")], ...]
 
     @model_validator(mode="after")
     def _consistent(self) -> Mixture:
         if len(self.weights) != len(self.parts) or sum(self.weights) <= 0:
             raise OrbitccError("weights", list(self.weights), f"{len(self.parts)} numbers, one per part, not all 0")
+        if not any(w > 0 and isinstance(p, PathDistribution) for w, p in zip(self.weights, self.parts, strict=True)):
+            raise OrbitccError("parts", [part.name for part in self.parts], "not folders alone: they are not held out")
         return self
 
     @property
@@ -282,9 +285,12 @@ class Mixture(ScenarioDistribution):
         return max(part.max_agents for part in self.parts)
 
     def held_out(self) -> Mixture:
-        """As :meth:`PathDistribution.held_out`, of each part."""
-        parts = tuple(part.held_out() for part in self.parts)
-        return self if all(a is b for a, b in zip(parts, self.parts, strict=True)) else self.changed(parts=parts)
+        """As :meth:`PathDistribution.held_out`, of each part. Scenarios of folders are for training alone."""
+        drawn = [(w, p) for w, p in zip(self.weights, self.parts, strict=True) if isinstance(p, PathDistribution)]
+        parts = tuple(part.held_out() for _, part in drawn)
+        if len(parts) == len(self.parts) and all(a is b for a, b in zip(parts, self.parts, strict=True)):
+            return self
+        return self.changed(weights=tuple(weight for weight, _ in drawn), parts=parts)
 
     def _draw(self, rng: np.random.Generator) -> Scenario:
         at = np.searchsorted(np.cumsum(self.weights), rng.random() * sum(self.weights), side="right")

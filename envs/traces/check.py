@@ -45,8 +45,10 @@ def check(found: TraceSet, most_mbps: float = MOST_MBPS, most_back_mbps: float =
     for part in PARTS:
         if by_part[part] < FEWEST * total:
             yield Finding("few paths in a part", part, f"{by_part[part]} of {total}")
-    for place in found.places:
-        parts = {e["part"] for e in found.entries if e["place"] == place}
+    there: dict[str, set[str]] = {}
+    for entry in found.entries:
+        there.setdefault(entry["place"], set()).add(entry["part"])
+    for place, parts in sorted(there.items()):
         if missing := [part for part in PARTS if part not in parts]:
             yield Finding("place without a part", place, ", ".join(missing))
 

@@ -50,8 +50,10 @@ class Traces(Suite):
     def _groups(self, found: TraceSet) -> dict[str, list[int]]:
         """Level of the factor -> its paths, in order."""
         numbers = found.numbers("test", _names(self.settings.get("places", "")))
-        where = {k: found.entries[k]["place"] for k in numbers}
-        return {place: [k for k in numbers if where[k] == place] for place in sorted(set(where.values()))}
+        groups: dict[str, list[int]] = {}
+        for k in numbers:
+            groups.setdefault(found.entries[k]["place"], []).append(k)
+        return dict(sorted(groups.items()))
 
     def grid(self, profile: str) -> Sequence[Point]:
         return [{str(self.by): group} for group in self.groups] or ({},)

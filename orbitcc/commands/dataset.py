@@ -61,7 +61,7 @@ def dataset(
     from orbitcc.envs.environments import presets
 
     minari.check(name, root)
-    parameters = {key: parse_value(value) for key, value in settings(changes or []).items()}
+    parameters = {key: parse_value(value, key) for key, value in settings(changes or []).items()}
     if scenario in scenarios.SCENARIOS:
         for key in parameters:
             if key not in scenarios.SCENARIOS[scenario].params:

@@ -89,7 +89,7 @@ def evaluate(
     from orbitcc.eval.runner import run_suite
 
     suite = suites.named(suite)
-    chosen = suites.get(suite, {k: parse_value(v) for k, v in settings(changes or []).items()})
+    chosen = suites.get(suite, {k: parse_value(v, k) for k, v in settings(changes or []).items()})
     if resume and out is None:
         raise StateError("--resume", "name the folder to continue with --out")
     programs = specs(program or [], server or [])

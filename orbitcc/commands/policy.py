@@ -153,7 +153,7 @@ def change_action(
         key, equals, text = change.partition("=")
         if not equals or not key.strip():
             raise OrbitccError("--set", change, "KEY=VALUE, e.g. occupancy_range=0.1")
-        values[key.strip()] = value = parse_value(text)
+        values[key.strip()] = value = parse_value(text, key.strip())
         if not isinstance(value, bool | int | float | str | list):
             raise OrbitccError("--set", change, "a number, a text or a list")
     if not values and not interval_rtts:

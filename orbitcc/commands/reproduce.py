@@ -80,7 +80,7 @@ def reproduce(
     if others:
         papers.together(others)  # refused before anything is run
     papers.check_folder(chosen, folder)
-    given = {k: parse_value(v) for k, v in settings(changes or []).items()}
+    given = {k: parse_value(v, k) for k, v in settings(changes or []).items()}
     found, reduced = (len(papers.decidable(chosen, policy or [], p, given, others)) for p in (profile, "reduced"))
     if found < reduced:
         print(

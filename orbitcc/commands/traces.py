@@ -235,8 +235,10 @@ def _print(found: TraceSet) -> None:
         highlight=False,
     )
     shown = table("place", *PARTS, "minutes", "Mbit/s", "RTT, ms", "outages", "losses, %")
-    for place in found.places:
-        own = [e for e in found.entries if e["place"] == place]
+    by_place: dict[str, list[dict[str, Any]]] = {}
+    for entry in found.entries:
+        by_place.setdefault(entry["place"], []).append(entry)
+    for place, own in sorted(by_place.items()):
         total_s = sum(e["duration_s"] for e in own)
         shown.add_row(
             terminal(place),

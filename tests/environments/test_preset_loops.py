@@ -183,6 +183,13 @@ def test_presets_come_from_files_by_the_names_of_their_functions(tmp_path) -> No
         ("interval_least_ms = 0", "interval_least_ms.*0.1 to 10000"),
         ("safety_filter = 4", r"safety_filter: 4 .*a table with optional max_bdp"),
         ("safety_filter.max_bdp = -1", r"safety_filter\.max_bdp: -1 .*BDP"),
+        ("safety_filter.max_bdp = 0.5", r"safety_filter\.max_bdp: 0\.5 .*0 or 1\.5 to 1000 BDP"),
+        ("interval_rtts = true", "interval_rtts: True"),
+        ("interval_ms = true", "interval_ms: True"),
+        (
+            'observation = {name = "features", features = [{name = "delivered", average_rtts = inf}]}',
+            r"observation\.features\[0\]\.average_rtts: inf .*a finite number",
+        ),
         ("safety_filter.min_rtt_ms = [20, 10]", r"safety_filter\.min_rtt_ms: \[20.0, 10.0\] .*\[low, high\]"),
         ("safety_filter.min_rtt_ms = [20]", r"safety_filter\.min_rtt_ms"),
         ("safety_filter.most_bdp = 2", "did you mean 'max_bdp'"),

@@ -19,7 +19,7 @@ PATHS = [
 ]
 
 
-def forged(path, index=lambda entry: None, **arrays):
+def forged(path, index=lambda entry: None, head=None, **arrays):
     """A set of three paths; `index` changes the entry of path 0, `arrays` replace arrays of path 0."""
     entries = [{**p.entry(), "part": part} for p, part in zip(PATHS, trace_set.PARTS, strict=True)]
     index(entries[0])
@@ -29,7 +29,7 @@ def forged(path, index=lambda entry: None, **arrays):
                 data = io.BytesIO()
                 np.save(data, values)
                 packed.writestr(f"{k}/{name}.npy", data.getvalue())
-        packed.writestr("index.json", json.dumps({"format": trace_set.FORMAT, "paths": entries}))
+        packed.writestr("index.json", json.dumps({"format": trace_set.FORMAT, "paths": entries, **(head or {})}))
         packed.comment = b"0" * 64
     whole = path.read_bytes()[:-64]
     path.write_bytes(whole + hashlib.sha256(whole).hexdigest().encode())
@@ -61,7 +61,27 @@ def test_an_array_of_another_shape_is_refused(tmp_path, name, values):
             use()
 
 
-@pytest.mark.parametrize("change", [{"rtt_ms": [1.0]}, {"rate_mbps": []}, {"place": "x" * 10_000}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rtt_ms": [1.0]},
+        {"rate_mbps": []},
+        {"rate_mbps": 0},
+        {"place": "x" * 10_000},
+        {"duration_s": 0},
+        {"duration_s": None},
+        {"duration_s": []},
+        {"duration_s": True},
+        {"rate_step_s": 0},
+        {"digest": "zz"},
+        {"digest": "-1"},
+    ],
+)
 def test_an_entry_that_no_import_writes_is_refused(tmp_path, change):
     with pytest.raises(FileContentError, match="path 0 of its index is damaged"):
         TraceSet(forged(tmp_path / "set.npz", lambda entry: entry.update(change)))
+
+
+def test_what_was_left_out_is_a_list(tmp_path):
+    with pytest.raises(FileContentError, match="unreadable is not a list"):
+        TraceSet(forged(tmp_path / "set.npz", head={"unreadable": 5}))

@@ -9,6 +9,9 @@ import pytest
 from orbitcc.agents.training_range import training_range
 from orbitcc.common.errors import OrbitccError
 from orbitcc.common.files import read_toml, toml_text
+from orbitcc.envs import scenarios
+from orbitcc.envs.controllers import EXTERNAL
+from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.environments.safety import SafetyFilter
 from orbitcc.envs.scenarios import DISTRIBUTIONS
 from orbitcc.training import recipe
@@ -115,9 +118,28 @@ def test_worlds_may_be_a_mixture_in_the_recipe() -> None:
     assert 0.65 < drawn.count(20) / 400 < 0.85  # three of four, five standard deviations of a binomial share
 
 
+def test_a_part_of_a_mixture_may_be_a_folder_of_scenarios_for_training_alone(tmp_path: Path) -> None:
+    scenarios.get("dumbbell", duration_s=7).changed(
+        flows=(Flow(name="a", controller=EXTERNAL), Flow(name="b", controller=EXTERNAL))
+    ).save(tmp_path / "1.toml")
+    parts = [{"base": "train-leo", "weight": 3}, {"name": "hard", "folder": str(tmp_path), "weight": 1}]
+    table = {"kind": "mixture", "name": "mine", "common": {"duration_s": 30}, "parts": parts}
+    made = recipe.Recipe.build({"name": "mine", "algorithm": "ppo", "scenario": table, "agent_steps": 10})
+    worlds, held_out = made.world(), made.held_out_world()
+    drawn = [worlds.sample(np.random.default_rng(seed)) for seed in range(400)]
+    hard = [world for world in drawn if world.duration_s == 7]
+    assert 0.15 < len(hard) / 400 < 0.35  # one of four, five standard deviations of a binomial share
+    assert len({world.seed for world in hard}) == len(hard)
+    assert (held_out.weights, [part.duration_s for part in held_out.parts]) == ((3.0,), [30])
+    assert scenarios.from_table(worlds.model_dump()) == worlds
+    with pytest.raises(OrbitccError, match=r"^scenario\.parts: .*not folders alone"):
+        recipe.Recipe.build({**made.model_dump(), "scenario": {**table, "parts": parts[1:]}}).world()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"parts": [{"folder": "nowhere"}]}, r"parts\.0\.folder: 'nowhere' .*a folder with scenarios"),
         ({"kind": "mix"}, "kind: unknown name 'mix'"),
         ({"parts": []}, "parts: .*a list that is not empty"),
         ({"parts": [5]}, r"parts\.0: 5 .*a table"),
