@@ -4,8 +4,20 @@
 
 #include "fixed_measures.h"
 
+/* Where the span of RTTs that are near the minimum is given, 2 % of what the minimum has above this are near, too. */
+#define LONG_NS 100000000
 /* Drains are at least so many smoothed RTTs apart. */
 #define APART_RTTS 20
+
+/* How much above the minimum an RTT is near it. */
+static __always_inline __u64 near(const struct parameters *parameters, __u64 least_ns)
+{
+	if (!parameters->drain_near_ns)
+		return least_ns / 50 + 500000;
+	if (least_ns > LONG_NS && (least_ns - LONG_NS) / 50 > parameters->drain_near_ns)
+		return (least_ns - LONG_NS) / 50;
+	return parameters->drain_near_ns;
+}
 
 /* The share of the window that remains in a drain, Q24. */
 static __always_inline __u64 drained_to(const struct parameters *parameters, __u64 least_ns, __u64 srtt_ns)
@@ -45,8 +57,7 @@ static __always_inline int drains(const struct parameters *parameters, struct dr
 		return go_on(drain, now_ns, rtt_ns, window);
 	if (!rtt_ns)
 		return 0;
-	/* Within 2 % and half a millisecond of the minimum. */
-	if (!drain->least_ns || 50 * rtt_ns <= 51 * drain->least_ns + 25000000) {
+	if (!drain->least_ns || rtt_ns <= drain->least_ns + near(parameters, drain->least_ns)) {
 		drain->least_ns = drain->least_ns ? least(drain->least_ns, rtt_ns) : rtt_ns;
 		drain->near_at_ns = now_ns;
 	}

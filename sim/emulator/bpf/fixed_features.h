@@ -30,6 +30,7 @@
 #define MAX_RATE_RATIO 17
 #define DELAY_PREFERENCE 18
 #define LONG_PATH 19
+#define QUEUE_DELAY 20
 
 /* The logarithm that stands for a rate of 0. */
 #define LOWEST (-(3LL << 24))
@@ -65,6 +66,15 @@ static __always_inline __s64 own_queue(const struct feature *feature, struct sta
 		return 0;
 	bytes = ((rtt_ns - floor) >> 6) * m->rate / (SECOND >> 6);
 	return natural(fixed_log2((1 << 16) + (bytes << 16) / m->mss) - (16LL << 24)) >> 2;
+}
+
+static __always_inline __s64 queue_delay(const struct feature *feature, struct state *state, struct measures *m)
+{
+	__u64 floor = floor_ns(feature, state, m), rtt_ns = state->rtts_ns[below(feature->rtt, RTTS)];
+
+	if (!floor || rtt_ns <= floor)
+		return 0;
+	return natural(fixed_log2(SECOND / 1000 + rtt_ns - floor) - log2_of(SECOND / 1000)) >> 2;
 }
 
 static __always_inline __s64 rtt_rise(struct statistics *stats, __u64 min_ns)
@@ -106,6 +116,8 @@ static __always_inline __s64 value(const struct feature *feature, struct state *
 		return inflation(feature, state, m);
 	case OWN_QUEUE:
 		return own_queue(feature, state, m);
+	case QUEUE_DELAY:
+		return queue_delay(feature, state, m);
 	case RTT_RISE:
 		return min_ns ? rtt_rise(stats, min_ns) : 0;
 	case DELIVERED:

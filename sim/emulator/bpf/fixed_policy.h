@@ -47,6 +47,8 @@ struct parameters {
 	__u64 interval_least_ns;
 	/* Time without an RTT near the minimum after which the queue is drained; 0: never. */
 	__u64 drain_every_ns;
+	/* How much above the minimum an RTT is near it; 0: 2 % and half a millisecond. */
+	__u64 drain_near_ns;
 	struct layers network;
 	/* Weighs the outputs of the network, its experts; no layers: the network has one output, the action. */
 	struct layers gate;

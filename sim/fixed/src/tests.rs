@@ -196,6 +196,27 @@ fn a_drain_is_as_in_floating_point() {
 }
 
 #[test]
+fn the_span_near_the_minimum_is_as_in_floating_point() {
+    // The cases of the test of `Drain` in floating point: 2 ms up to 200 ms, 10 ms at 600 ms.
+    let parameters = Parameters { drain_every_ns: 5_000_000_000, drain_near_ns: 2_000_000, ..Parameters::default() };
+    for (least_ns, near_ns) in
+        [(20_000_000, 2_000_000), (120_000_000, 2_000_000), (200_000_000, 2_000_000), (600_000_000, 10_000_000)]
+    {
+        for (above_ns, holds) in [(near_ns - 100_000, false), (near_ns + 100_000, true)] {
+            let stats = |time_ns, rtt_least_ns| Statistics {
+                time_ns,
+                rtt_least_ns,
+                srtt_ns: 50_000_000,
+                ..Statistics::default()
+            };
+            let mut drain = Drain::default();
+            assert!(!drained(&parameters, &mut drain, &stats(0, least_ns), 1 << 16).0);
+            assert_eq!(drained(&parameters, &mut drain, &stats(5_000_000_000, least_ns + above_ns), 1 << 16).0, holds);
+        }
+    }
+}
+
+#[test]
 fn a_drain_with_a_margin_is_as_in_floating_point() {
     // The cases of the test of `Drain` in floating point: to 0.9 x 50 / 55 = 0.818 of the window, and to 0.7.
     let parameters = Parameters {

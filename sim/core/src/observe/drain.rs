@@ -6,9 +6,11 @@
 
 use super::stats::IntervalStats;
 
-/// An RTT is near the minimum within this share of it, and within this span.
+/// Unless a span is given, an RTT is near the minimum within this share of it and this span.
 const NEAR: f64 = 0.02;
 const NEAR_S: f64 = 0.5e-3;
+/// Where it is given, that share counts of what the minimum has above so much, if it is more.
+const LONG_S: f64 = 0.1;
 /// A drain takes so many smoothed RTTs and intervals: one to empty the queue, one until the sender sees it.
 const RTTS: f64 = 1.5;
 const INTERVALS: f64 = 2.0;
@@ -40,8 +42,16 @@ impl Drain {
     /// Take in an interval. `window`: the window now, segments. `every_s`: the time without an RTT near the minimum after
     /// which a drain begins. `to`: the share of itself that the window is reduced to; 0.6 is enough to empty a queue of a
     /// third of the base RTT. `margin`: the window is not reduced below 1 - `margin` times the minimum RTT over the smoothed
-    /// RTT, which just empties the queue that is known of; 1: always to `to`.
-    pub fn step(&mut self, stats: &IntervalStats, window: f64, every_s: f64, (to, margin): (f64, f64)) -> Step {
+    /// RTT, which just empties the queue that is known of; 1: always to `to`. `near_s`: an RTT this much above the minimum
+    /// is near it; 0: in proportion to the minimum. In proportion, flows of longer paths take a queue for empty that
+    /// others drain, seldom drain themselves, and gain from those that do.
+    pub fn step(
+        &mut self,
+        stats: &IntervalStats,
+        window: f64,
+        every_s: f64,
+        (to, margin, near_s): (f64, f64, f64),
+    ) -> Step {
         let (now, rtt) = (stats.time_s, stats.rtt_min_s);
         if let Some((end_s, [kept, held], found)) = &mut self.running {
             *found = found.min(rtt); // NaN is ignored
@@ -58,7 +68,9 @@ impl Drain {
         if rtt.is_nan() {
             return Step::Free;
         }
-        if self.least_s == 0.0 || rtt <= self.least_s * (1.0 + NEAR) + NEAR_S {
+        let least = self.least_s;
+        let near = if near_s > 0.0 { near_s.max(NEAR * (least - LONG_S)) } else { NEAR * least + NEAR_S };
+        if least == 0.0 || rtt <= least + near {
             self.least_s = if self.least_s == 0.0 { rtt } else { self.least_s.min(rtt) };
             self.near_at_s = now;
         }
@@ -84,28 +96,40 @@ mod tests {
     #[test]
     fn a_drain_begins_when_the_rtt_has_not_been_near_its_minimum_and_ends_with_a_new_one() {
         let mut drain = Drain::default();
-        assert_eq!(drain.step(&interval(0.0, 40.0), 100.0, 5.0, (0.6, 1.0)), Step::Free);
+        assert_eq!(drain.step(&interval(0.0, 40.0), 100.0, 5.0, (0.6, 1.0, 0.0)), Step::Free);
         // 41 ms is within 2 % and half a millisecond; 42 ms is not.
-        assert_eq!(drain.step(&interval(2.0, 41.0), 100.0, 5.0, (0.6, 1.0)), Step::Free);
-        assert_eq!(drain.step(&interval(6.9, 42.0), 100.0, 5.0, (0.6, 1.0)), Step::Free);
-        assert_eq!(drain.step(&interval(7.0, 42.0), 100.0, 5.0, (0.6, 1.0)), Step::Hold(60.0));
+        assert_eq!(drain.step(&interval(2.0, 41.0), 100.0, 5.0, (0.6, 1.0, 0.0)), Step::Free);
+        assert_eq!(drain.step(&interval(6.9, 42.0), 100.0, 5.0, (0.6, 1.0, 0.0)), Step::Free);
+        assert_eq!(drain.step(&interval(7.0, 42.0), 100.0, 5.0, (0.6, 1.0, 0.0)), Step::Hold(60.0));
         // One and a half smoothed RTTs and two intervals are 135 ms.
-        assert_eq!(drain.step(&interval(7.13, 41.5), 60.0, 5.0, (0.6, 1.0)), Step::Hold(60.0));
-        assert_eq!(drain.step(&interval(7.14, 41.8), 60.0, 5.0, (0.6, 1.0)), Step::Resume(100.0));
+        assert_eq!(drain.step(&interval(7.13, 41.5), 60.0, 5.0, (0.6, 1.0, 0.0)), Step::Hold(60.0));
+        assert_eq!(drain.step(&interval(7.14, 41.8), 60.0, 5.0, (0.6, 1.0, 0.0)), Step::Resume(100.0));
         // The minimum is 41.5 ms now, so that 42.5 ms is near it.
-        assert_eq!(drain.step(&interval(12.0, 42.5), 100.0, 5.0, (0.6, 1.0)), Step::Free);
-        assert_eq!(drain.step(&interval(16.9, 50.0), 100.0, 5.0, (0.6, 1.0)), Step::Free);
-        assert_eq!(drain.step(&interval(17.0, 50.0), 100.0, 5.0, (0.6, 1.0)), Step::Hold(60.0));
+        assert_eq!(drain.step(&interval(12.0, 42.5), 100.0, 5.0, (0.6, 1.0, 0.0)), Step::Free);
+        assert_eq!(drain.step(&interval(16.9, 50.0), 100.0, 5.0, (0.6, 1.0, 0.0)), Step::Free);
+        assert_eq!(drain.step(&interval(17.0, 50.0), 100.0, 5.0, (0.6, 1.0, 0.0)), Step::Hold(60.0));
+    }
+
+    #[test]
+    fn with_a_span_flows_of_other_rtts_take_the_same_queue_for_empty() {
+        // 2 ms above the minimum, up to 200 ms; at 600 ms 2 % of 500 ms are 10 ms.
+        for (least_ms, near_ms) in [(20.0, 2.0), (120.0, 2.0), (200.0, 2.0), (600.0, 10.0)] {
+            for (above_ms, expected) in [(near_ms - 0.1, Step::Free), (near_ms + 0.1, Step::Hold(60.0))] {
+                let (mut drain, bounds) = (Drain::default(), (0.6, 1.0, 2e-3));
+                assert_eq!(drain.step(&interval(0.0, least_ms), 100.0, 5.0, bounds), Step::Free);
+                assert_eq!(drain.step(&interval(5.0, least_ms + above_ms), 100.0, 5.0, bounds), expected);
+            }
+        }
     }
 
     #[test]
     fn drains_are_twenty_rtts_apart_and_wait_for_an_rtt() {
         let mut drain = Drain::default();
         let slow = |time_s, rtt_ms| IntervalStats { srtt_s: 0.6, ..interval(time_s, rtt_ms) };
-        assert_eq!(drain.step(&slow(0.0, 600.0), 50.0, 5.0, (0.6, 1.0)), Step::Free);
-        assert_eq!(drain.step(&slow(11.9, 700.0), 50.0, 5.0, (0.6, 1.0)), Step::Free);
-        assert_eq!(drain.step(&slow(12.1, f64::NAN), 50.0, 5.0, (0.6, 1.0)), Step::Free);
-        assert_eq!(drain.step(&slow(12.1, 700.0), 50.0, 5.0, (0.6, 1.0)), Step::Hold(30.0));
+        assert_eq!(drain.step(&slow(0.0, 600.0), 50.0, 5.0, (0.6, 1.0, 0.0)), Step::Free);
+        assert_eq!(drain.step(&slow(11.9, 700.0), 50.0, 5.0, (0.6, 1.0, 0.0)), Step::Free);
+        assert_eq!(drain.step(&slow(12.1, f64::NAN), 50.0, 5.0, (0.6, 1.0, 0.0)), Step::Free);
+        assert_eq!(drain.step(&slow(12.1, 700.0), 50.0, 5.0, (0.6, 1.0, 0.0)), Step::Hold(30.0));
     }
 
     #[test]
@@ -114,10 +138,10 @@ mod tests {
         for (least_ms, share) in [(50.0, 0.9 * 50.0 / 55.0), (40.0, 0.7)] {
             let mut drain = Drain::default();
             let queued = |time_s| IntervalStats { srtt_s: 0.055, ..interval(time_s, 54.0) };
-            assert_eq!(drain.step(&interval(0.0, least_ms), 100.0, 5.0, (0.7, 0.1)), Step::Free);
-            assert_eq!(drain.step(&queued(5.0), 100.0, 5.0, (0.7, 0.1)), Step::Hold(100.0 * share));
-            assert_eq!(drain.step(&queued(5.03), 70.0, 5.0, (0.7, 0.1)), Step::Hold(100.0 * share));
-            assert_eq!(drain.step(&queued(6.0), 70.0, 5.0, (0.7, 0.1)), Step::Resume(100.0));
+            assert_eq!(drain.step(&interval(0.0, least_ms), 100.0, 5.0, (0.7, 0.1, 0.0)), Step::Free);
+            assert_eq!(drain.step(&queued(5.0), 100.0, 5.0, (0.7, 0.1, 0.0)), Step::Hold(100.0 * share));
+            assert_eq!(drain.step(&queued(5.03), 70.0, 5.0, (0.7, 0.1, 0.0)), Step::Hold(100.0 * share));
+            assert_eq!(drain.step(&queued(6.0), 70.0, 5.0, (0.7, 0.1, 0.0)), Step::Resume(100.0));
         }
     }
 }

@@ -72,6 +72,8 @@ struct Steps {
     drain_to: f64,
     /// It is not reduced by more than this share beyond what empties the known queue; 1: always to `drain_to`.
     drain_margin: f64,
+    /// An RTT this much above the minimum is near it; 0: within 2 % and half a millisecond.
+    drain_near_ms: f64,
     /// As in Jury, the action is moved within this range to either side: up while the flow occupies less than half of its
     /// bottleneck, down while it occupies more ([`super::occupancy`]); 0: not at all.
     occupancy_range: f64,
@@ -97,6 +99,7 @@ impl Default for Steps {
             drain_every_s: 0.0,
             drain_to: 0.6,
             drain_margin: 1.0,
+            drain_near_ms: 0.0,
             occupancy_range: 0.0,
         }
     }
@@ -139,6 +142,7 @@ pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
     within("drain_every_s", steps.drain_every_s, 0.0, 1e4)?;
     within("drain_to", steps.drain_to, 0.01, 0.99)?;
     within("drain_margin", steps.drain_margin, 0.0, 1.0)?;
+    within("drain_near_ms", steps.drain_near_ms, 0.0, 1e3)?;
     if steps.drain_every_s > 0.0 && (steps.moves == "rate" || steps.rounding == "away") {
         return Err("drain_every_s: must be 0 unless the action moves a window with rounding = \"fraction\"".into());
     }
@@ -246,7 +250,7 @@ impl Steps {
         let ActionMemory { window: exact, drain, .. } = memory;
         let start = if (*exact - cwnd).abs() < 1.0 { *exact } else { cwnd };
         let step = if self.drain_every_s > 0.0 {
-            drain.step(stats, start, self.drain_every_s, (self.drain_to, self.drain_margin))
+            drain.step(stats, start, self.drain_every_s, (self.drain_to, self.drain_margin, self.drain_near_ms / 1e3))
         } else {
             Step::Free
         };

@@ -10,9 +10,10 @@ use crate::layout::*;
 use super::{nanos, only, scaled};
 
 /// Names of features, as in [`orbitcc_core::observe::features`].
-const KINDS: [(&str, u32); 19] = [
+const KINDS: [(&str, u32); 20] = [
     ("inflation", INFLATION),
     ("own-queue", OWN_QUEUE),
+    ("queue-delay", QUEUE_DELAY),
     ("rtt-rise", RTT_RISE),
     ("delivered", DELIVERED),
     ("rate-share", RATE_SHARE),
@@ -165,7 +166,8 @@ fn feature(entry: &Entry, to: &mut Parameters, averages: &mut u32) -> Result<Fea
     let takes = |kinds: &[u32]| kinds.contains(&kind);
     let mut made = Feature { kind, rtt, when, jitters: scaled(entry.jitters, 16) as u32, ..Feature::default() };
     let contested = kind == DELAY_PREFERENCE && entry.rtts > 0.0;
-    let least = [INFLATION, OWN_QUEUE, RTT_RISE, MIN_RTT, IN_FLIGHT, WINDOW, SILENCE, MIN_RTT_RATIO, LONG_PATH];
+    let least =
+        [INFLATION, OWN_QUEUE, QUEUE_DELAY, RTT_RISE, MIN_RTT, IN_FLIGHT, WINDOW, SILENCE, MIN_RTT_RATIO, LONG_PATH];
     if contested || takes(&least) {
         made.min = window(&mut to.leasts, &mut to.least_bucket_ns, entry.min_s)?;
     }

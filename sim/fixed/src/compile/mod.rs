@@ -71,6 +71,7 @@ fn acted(definition: &Definition, to: &mut Parameters) -> Result<(), String> {
     to.pacing_gain = scaled(number("pacing_gain"), 16) as u32;
     to.hold = u32::from(definition.parameters["recovery"] == "hold");
     to.drain_every_ns = nanos(number("drain_every_s"));
+    to.drain_near_ns = nanos(number("drain_near_ms") / 1e3);
     to.drain_to = scaled(number("drain_to"), 24) as u32;
     to.drain_spare = scaled(1.0 - number("drain_margin"), 24) as u32;
     to.occupancy_range = scaled(number("occupancy_range"), 20);

@@ -101,6 +101,8 @@ fn list() -> Value {
         {"name": "max-rate-ratio", "window_s": 1, "long_s": 10},
         {"name": "delay-preference", "usual": 0.2, "contested": 0.02},
         {"name": "long-path", "window_s": 6, "over_ms": 40},
+        {"name": "queue-delay", "rtt": "least", "window_s": 6, "average_rtts": 1},
+        {"name": "queue-delay", "rtt": "standing", "jitters": 2},
     ]})
 }
 
@@ -127,6 +129,7 @@ fn bound(meaning: &str) -> f64 {
     match meaning {
         _ if meaning.contains("square root") => 2e-4, // roots of shares of losses, which are in units of 2^-32
         _ if meaning.contains("queued") => 1e-3, // ln(1 + bytes / MSS) / 4 of whole bytes, and of RTTs in units of 64 ns
+        _ if meaning.contains("1 ms") => 1e-3,   // ln(1 + time / 1 ms) / 4 above a floor of several jitters
         _ if meaning.contains("delay counts") => 2e-2, // where the occupancies of random statistics differ by 1e-2
         _ => 1e-5,
     }
@@ -166,15 +169,16 @@ fn features_and_actions_are_those_in_floating_point() {
         json!("features"),
     ];
     let drains = json!({
-        "name": "log-window", "drain_every_s": 2.0, "drain_to": 0.75, "drain_margin": 0.1, "occupancy_range": 0.3
+        "name": "log-window", "drain_every_s": 2.0, "drain_to": 0.75, "drain_margin": 0.1,
+        "drain_near_ms": 2.0, "occupancy_range": 0.3
     });
     let mut random = Stream::new(7, Purpose::Controller, 0);
     for path_s in [0.002, 0.05, 0.6] {
         for request in &ratios {
             compare(&network(), request, &json!("log-window"), path_s, &mut random);
         }
-        compare(&mixture(28), &list(), &drains, path_s, &mut random);
-        compare(&mixture(28), &list(), &json!("log-window"), path_s, &mut random);
+        compare(&mixture(30), &list(), &drains, path_s, &mut random);
+        compare(&mixture(30), &list(), &json!("log-window"), path_s, &mut random);
     }
 }
 

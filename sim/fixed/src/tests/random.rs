@@ -25,7 +25,7 @@ fn layers(random: &mut Stream, units: &[u32], at: u32) -> Layers {
 
 fn feature(random: &mut Stream, k: u32) -> Feature {
     Feature {
-        kind: (k + below(random, 2)) % (LONG_PATH + 1),
+        kind: (k + below(random, 2)) % (QUEUE_DELAY + 1),
         rtt: below(random, RTTS),
         min: below(random, LEASTS),
         max: below(random, MOSTS),
