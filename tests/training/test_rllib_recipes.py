@@ -25,7 +25,7 @@ from orbitcc.training.rllib.critic import CentralCritic, PrivilegedFlows, Runnin
 ACTIONS = spaces.Box(-1, 1, (1,), np.float32)
 
 
-SEEN = 31
+SEEN = 23
 """Features that the recipe zenith observes."""
 
 
@@ -41,6 +41,7 @@ def test_experts_and_normaliser_are_exported_to_a_native_policy_that_acts_alike(
     torch.manual_seed(0)
     plan = zenith()
     own = {**checkpoint.decisions_of(plan.used_preset), "gate": plan.network.gate(SEEN), "normaliser": True}
+    own["layers"] = plan.network.layers(1)
     card = checkpoint.read_card(checkpoint.SHIPPED / "zenith-rllib").model_copy(update=own)
     module = CentralCritic(
         observation_space=seen_by(privileged.DIM, SEEN), action_space=ACTIONS, model_config=module_config(plan)
