@@ -34,6 +34,7 @@ class Buckets:
         self.source, self._live = source, live
         self.waiting: dict[int, deque[Scenario]] = {}
         """Scenarios that were drawn and fitted no world so far, by number of agents."""
+        self._examples: dict[int, Scenario] = {}
 
     def sizes(self, total: int) -> tuple[list[int], int]:
         """Learning flows of each world, and how many of the last world's are used to make `total`.
@@ -43,12 +44,15 @@ class Buckets:
         rng = np.random.default_rng(0)
         sizes: list[int] = []
         while sum(sizes) < total:
-            sizes.append(len(agent_flows(self.source.draw(rng))))
+            scenario = self.source.draw(rng)
+            sizes.append(len(agent_flows(scenario)))
+            self._examples[sizes[-1]] = scenario
         return sizes, total - sum(sizes[:-1])
 
     def clone(self) -> "Buckets":
         twin = Buckets(self.source, live=self._live)
         twin.waiting = {size: deque(scenarios, scenarios.maxlen) for size, scenarios in self.waiting.items()}
+        twin._examples = self._examples
         return twin
 
     def journal(self) -> dict[int, list[dict[str, Any]]]:
@@ -60,7 +64,7 @@ class Buckets:
         self.waiting = {size: deque(map(Scenario.build, those), _MOST_WAITING) for size, those in journal.items()}
 
     def next(self, size: int, rng: np.random.Generator, seed: int | None) -> Scenario:
-        """The next scenario with `size` agents."""
+        """The next scenario with `size` agents; the one of :meth:`sizes`, with another seed, where so many are rare."""
         if isinstance(self.source.scenario, Scenario):
             return self.source.draw(rng, seed)
         if self.waiting.get(size):
@@ -73,6 +77,8 @@ class Buckets:
             if agents == size:
                 return scenario
             self.waiting.setdefault(agents, deque(maxlen=_MOST_WAITING)).append(scenario)
+        if size in self._examples:
+            return self._examples[size].with_seed(int(rng.integers(2**53)))
         whom = "that this kernel can play " if self._live else ""
         raise OrbitccError("num_envs", size, f"another number: no world of the distribution {whom}has so many flows")
 

@@ -307,3 +307,17 @@ def test_worlds_for_the_emulator_are_those_that_a_kernel_can_play() -> None:
     assert "cubic" in {flow.controller.name for world in drawn[True] for flow in world.flows}
     with pytest.raises(OrbitccError, match="no world of the distribution that this kernel can play has so many flows"):
         Buckets(source, live=True).next(99, rng, None)
+
+
+def test_where_so_many_flows_are_rare_their_first_world_is_played_again(monkeypatch) -> None:
+    source = EnvConfig(distribution("train-leo")).source()
+    buckets, rng = Buckets(source), np.random.default_rng(1)
+    most = max(buckets.sizes(40)[0])
+    alone = next(world for world in (source.draw(rng) for _ in range(1000)) if len(world.flows) == 1)
+    monkeypatch.setattr(type(source), "draw", lambda *_: alone)
+    first, second = (buckets.next(most, rng, None) for _ in range(2))
+    assert len(first.flows) == len(second.flows) == most > 1
+    assert first.links == second.links
+    assert first.seed != second.seed
+    with pytest.raises(OrbitccError, match="no world of the distribution has so many flows"):
+        buckets.next(99, rng, None)
