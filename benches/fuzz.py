@@ -31,7 +31,7 @@ import tomllib
 import warnings
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -362,17 +362,7 @@ class TraceSetFile(Target):
         return damaged(data, rng) if rng.random() < 0.2 else altered_json(data, rng)
 
     def read(self, data: bytes) -> None:
-        file = self.folder / "set.npz"
-        with zipfile.ZipFile(file, "w") as packed:
-            for k, path in enumerate(self.paths):
-                for name, values in path.arrays().items():
-                    content = io.BytesIO()
-                    np.save(content, values)
-                    packed.writestr(f"{k}/{name}.npy", content.getvalue())
-            packed.writestr("index.json", data)
-            packed.comment = b"0" * 64
-        whole = file.read_bytes()[:-64]
-        file.write_bytes(whole + hashlib.sha256(whole).hexdigest().encode())
+        file = forged_set(self.folder / "set.npz", [path.arrays() for path in self.paths], data)
         with contextlib.redirect_stdout(io.StringIO()):
             show(file)
         found = trace_set.TraceSet(file)
@@ -380,6 +370,21 @@ class TraceSetFile(Target):
         suite = suites.get("traces", {"traces": str(file)})
         for case in suite.cases("quick", 1):
             case.scenario.compile()
+
+
+def forged_set(file: Path, arrays: Sequence[Mapping[str, Any]], index: bytes | str) -> Path:
+    """A trace set with the arrays of each path and an index, whatever they are, and the digest that fits."""
+    with zipfile.ZipFile(file, "w") as packed:
+        for k, named in enumerate(arrays):
+            for name, values in named.items():
+                content = io.BytesIO()
+                np.save(content, values)
+                packed.writestr(f"{k}/{name}.npy", content.getvalue())
+        packed.writestr("index.json", index)
+        packed.comment = b"0" * 64
+    whole = file.read_bytes()[:-64]
+    file.write_bytes(whole + hashlib.sha256(whole).hexdigest().encode())
+    return file
 
 
 class LogFile(Target):

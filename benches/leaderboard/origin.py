@@ -15,6 +15,7 @@ WATCHED = ("sim/core/src", "eval/suites", "eval/metrics.py", "checkpoints", "age
 
 
 LATER = "; those of "
+"""Before the names of a later run."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Stamp:
 STATED = re.compile(
     r"- \*\*Made\*\* on (?P<date>\d{4}-\d\d-\d\d) from commit (?P<commit>(?:`(?P<hash>[0-9a-f]{12})`|unknown)[^`\n]*?)"
     r" with simulator version `(?P<version>\d+\.\d+\.\d+[a-z0-9.]*\+sim\.[0-9a-f]{8})`"
-    r"(?:; those of (?P<later>[^\n]+))?\.\n"
+    rf"(?:{LATER}(?P<later>[^\n]+))?\.\n"
     r"- \*\*Size\*\*: profile `(?P<profile>\w+)`.*?```sh\n(?P<command>.+?)\n```",
     re.DOTALL,
 )

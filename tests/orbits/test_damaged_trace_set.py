@@ -1,13 +1,11 @@
 """Trace sets that no import wrote, with a digest that fits."""
 
-import hashlib
-import io
 import json
-import zipfile
 
 import numpy as np
 import pytest
 
+from benches.fuzz import forged_set
 from orbitcc.common.errors import FileContentError
 from orbitcc.envs.orbits import trace_set
 from orbitcc.envs.orbits.trace_set import MeasuredPath, TraceSet
@@ -23,17 +21,8 @@ def forged(path, index=lambda entry: None, head=None, **arrays):
     """A set of three paths; `index` changes the entry of path 0, `arrays` replace arrays of path 0."""
     entries = [{**p.entry(), "part": part} for p, part in zip(PATHS, trace_set.PARTS, strict=True)]
     index(entries[0])
-    with zipfile.ZipFile(path, "w") as packed:
-        for k, p in enumerate(PATHS):
-            for name, values in {**p.arrays(), **(arrays if k == 0 else {})}.items():
-                data = io.BytesIO()
-                np.save(data, values)
-                packed.writestr(f"{k}/{name}.npy", data.getvalue())
-        packed.writestr("index.json", json.dumps({"format": trace_set.FORMAT, "paths": entries, **(head or {})}))
-        packed.comment = b"0" * 64
-    whole = path.read_bytes()[:-64]
-    path.write_bytes(whole + hashlib.sha256(whole).hexdigest().encode())
-    return path
+    whole = {"format": trace_set.FORMAT, "paths": entries, **(head or {})}
+    return forged_set(path, [{**PATHS[0].arrays(), **arrays}, *(p.arrays() for p in PATHS[1:])], json.dumps(whole))
 
 
 def test_the_set_is_read_without_a_change(tmp_path):

@@ -62,7 +62,7 @@ pub(super) fn reward(given: Value) -> Result<(Reward, Value), String> {
     within("fairness", terms.fairness, 0.0, 1e3)?;
     within("memory", terms.memory as f64, 1.0, 1e3)?;
     if terms.fairness > 0.0 && !terms.team {
-        return Err("fairness: shares of a team are compared; set it to 0, or team to true".into());
+        return Err(format!("fairness = {}: must be 0 where team is false", terms.fairness));
     }
     let worst = libm::log(terms.least_share) - terms.delay * terms.most_delay - terms.loss - terms.fairness;
     let low = terms.scale * worst;
@@ -165,7 +165,10 @@ mod tests {
         let cost = pay_of(0.0, [0.55, 0.45]) - pay_of(2.0, [0.55, 0.45]);
         assert!((cost - 0.1 * 2.0 * 0.1).abs() < 1e-9, "{cost}");
         assert_eq!(pay_of(0.0, [0.5, 0.5]), pay_of(2.0, [0.5, 0.5]));
-        assert!(reward(json!({"fairness": 1.0, "team": false})).is_err(), "there is nothing to compare");
+        assert_eq!(
+            reward(json!({"fairness": 1.0, "team": false})).err().unwrap(),
+            "fairness = 1: must be 0 where team is false"
+        );
     }
 
     #[test]

@@ -126,7 +126,10 @@ pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
         within("factors", *factor, 0.01, 100.0)?;
     }
     if steps.form == "list" && (steps.cubic, steps.steps_per_rtt) != (0.0, 0.0) {
-        return Err("cubic, steps_per_rtt: must be 0 with form = \"list\", which has no steps".into());
+        let [cubic, most] = [steps.cubic, steps.steps_per_rtt];
+        return Err(format!(
+            "cubic, steps_per_rtt = [{cubic}, {most}]: must be 0 where form is list, which has no steps"
+        ));
     }
     within("step", steps.step, 1e-4, 2.0)?;
     within("cubic", steps.cubic, 0.0, 1.0)?;
@@ -137,14 +140,16 @@ pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
     within("steps_per_rtt", steps.steps_per_rtt, 0.0, 1e3)?;
     within("per_time_ms", steps.per_time_ms, 0.0, 1e4)?;
     if steps.per_time_ms > 0.0 && (steps.form != "log" || steps.steps_per_rtt > 0.0) {
-        return Err("per_time_ms: must be 0 unless form = \"log\" and steps_per_rtt = 0".into());
+        let per_time_ms = steps.per_time_ms;
+        return Err(format!("per_time_ms = {per_time_ms}: must be 0 unless form is log and steps_per_rtt 0"));
     }
     within("drain_every_s", steps.drain_every_s, 0.0, 1e4)?;
     within("drain_to", steps.drain_to, 0.01, 0.99)?;
     within("drain_margin", steps.drain_margin, 0.0, 1.0)?;
     within("drain_near_ms", steps.drain_near_ms, 0.0, 1e3)?;
     if steps.drain_every_s > 0.0 && (steps.moves == "rate" || steps.rounding == "away") {
-        return Err("drain_every_s: must be 0 unless the action moves a window with rounding = \"fraction\"".into());
+        let every_s = steps.drain_every_s;
+        return Err(format!("drain_every_s = {every_s}: must be 0 unless a window is moved, and rounding is fraction"));
     }
     within("occupancy_range", steps.occupancy_range, 0.0, 2.0)?;
     let meaning = steps.meaning();
@@ -340,7 +345,7 @@ mod tests {
         assert!(refused(json!({"factors": [0.5, 2.0]})).starts_with("factors = [0.5,2.0]: must be"));
         assert!(refused(json!({"form": "list", "factors": [0.5, -2.0]})).starts_with("factors"));
         let stepped = json!({"form": "list", "factors": [0.5, 2.0], "cubic": 0.5});
-        assert!(refused(stepped).starts_with("cubic, steps_per_rtt: must be 0"));
+        assert!(refused(stepped).starts_with("cubic, steps_per_rtt = [0.5, 0]: must be 0 "));
     }
 
     #[test]
@@ -368,7 +373,7 @@ mod tests {
         assert_eq!(timed.meaning(), "cwnd x exp(0.25 (interval / 30 ms) a)");
         let refused = |given: Value| action(given).err().unwrap();
         let of_linear = refused(json!({"per_time_ms": 30.0}));
-        assert_eq!(of_linear, "per_time_ms: must be 0 unless form = \"log\" and steps_per_rtt = 0");
+        assert_eq!(of_linear, "per_time_ms = 30: must be 0 unless form is log and steps_per_rtt 0");
         assert!(refused(json!({"form": "log", "steps_per_rtt": 4.0, "per_time_ms": 30.0})).starts_with("per_time_ms"));
         assert!(refused(json!({"form": "log", "per_time_ms": -1.0})).starts_with("per_time_ms = -1"));
     }
