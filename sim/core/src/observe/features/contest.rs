@@ -13,6 +13,10 @@ pub const AVERAGE_RTTS: f64 = 64.0;
 const ALLOWANCE_S: f64 = 0.05;
 /// From this average on, the preference is the contested one.
 const FULL: f64 = 0.1;
+/// As above, where the contest is steady; then longer queues do not count for more than this, either: one that the flow itself
+/// has built where the capacity fell would weigh for long.
+const FULL_STEADY: f64 = 0.06;
+const MOST_STEADY: f64 = 0.3;
 
 /// The contest of one flow.
 #[derive(Clone, Default)]
@@ -20,9 +24,16 @@ pub struct Contest {
     occupancy: Occupancy,
     /// The share of the queue that is the flow's own.
     own: f64,
+    steady: bool,
 }
 
 impl Contest {
+    /// With `steady`, changes of the capacity do not count as a contest.
+    pub fn new(steady: bool) -> Contest {
+        let occupancy = if steady { Occupancy::steady() } else { Occupancy::default() };
+        Contest { occupancy, own: 0.0, steady }
+    }
+
     /// Take in an interval.
     pub fn update(&mut self, stats: &IntervalStats) {
         self.own = self.occupancy.update(stats);
@@ -32,11 +43,13 @@ impl Contest {
     /// spares flows of one kind: their windows change together, so that each seems to have most of the queue.
     pub fn value(&self, rtt_s: f64, min_rtt_s: f64) -> f64 {
         let others = 1.0 - self.own;
-        others * others * (rtt_s - min_rtt_s).max(0.0) / (min_rtt_s + ALLOWANCE_S)
+        let queue = (rtt_s - min_rtt_s).max(0.0) / (min_rtt_s + ALLOWANCE_S);
+        others * others * if self.steady { queue.min(MOST_STEADY) } else { queue }
     }
-}
 
-/// The logarithm of the preference at this average, between those of the usual and the contested one.
-pub fn preference(usual: f64, contested: f64, average: f64) -> f64 {
-    usual + (average / FULL).min(1.0) * (contested - usual)
+    /// The logarithm of the preference at this average, between those of the usual and the contested one.
+    pub fn preference(&self, usual: f64, contested: f64, average: f64) -> f64 {
+        let full = if self.steady { FULL_STEADY } else { FULL };
+        usual + (average / full).min(1.0) * (contested - usual)
+    }
 }
