@@ -217,7 +217,7 @@ def test_a_recipe_that_is_loaded_again_keeps_its_schedules(name: str) -> None:
         ("astraea", ["agent_steps=600_000"], r"agent_steps: 600000 .* at least 1,200,000 \(least_agent_steps"),
         ("astraea-quick", ["agent_steps=99_999"], r"agent_steps: 99999 .* at least 100,000 \(five times .*learning_st"),
         ("rllib-sac-worlds", ["agent_steps=39_999"], r"at least 40,000 \(five times learner.learning_starts_world_"),
-        ("zenith", ["agent_steps=32_000"], r"agent_steps: 32000 .* at least 32,768 \(learner.batch\)"),
+        ("zenith", ["agent_steps=8_000"], r"agent_steps: 8000 .* at least 8,192 \(learner.batch\)"),
     ],
 )
 def test_a_run_that_is_too_short_to_learn_is_refused(name: str, changes: list[str], message: str) -> None:
