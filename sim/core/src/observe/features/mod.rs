@@ -236,6 +236,9 @@ fn entry(given: &Value) -> Result<(&'static Kind, Map<String, Value>), String> {
         let usual = full["usual"].as_f64().unwrap_or(1.0);
         within("contested", contested, LEAST_PREFERENCE, usual).map_err(|e| format!(".{e} (usual)"))?;
     }
+    if full.contains_key("steady") && !full.contains_key("contested") {
+        return Err(".steady = true: must be false without contested".into());
+    }
     let choices: [(&str, &[&str]); 3] = [
         ("rtt", &["mean", "least", "standing"]),
         ("when", &["always", "rising", "falling"]),

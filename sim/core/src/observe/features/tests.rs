@@ -258,4 +258,6 @@ fn a_preference_gives_way_to_the_queue_of_others() {
     );
     let high = refused(json!([{"name": "delay-preference", "usual": 0.05, "contested": 0.5}]));
     assert_eq!(high, "observation.features[0].contested = 0.5: must be a number in 0.01 .. 0.05 (usual)");
+    let alone = refused(json!([{"name": "delay-preference", "steady": true}]));
+    assert_eq!(alone, "observation.features[0].steady = true: must be false without contested");
 }
