@@ -34,9 +34,9 @@
 
 /* The logarithm that stands for a rate of 0. */
 #define LOWEST (-(3LL << 24))
-/* Of a steady contest, Q24: a queue of 0.3; and 0.1 over 0.06, Q16. */
-#define MOST_STEADY 5033165
-#define STEEPER 109227
+/* The longest queue of a contest, 0.3, Q24; and 1 over 0.06, from which on it counts in full, Q16. */
+#define MOST_CONTESTED 5033165
+#define PER_CONTEST 1092267
 /* 10 Mbit/s in bytes per second. */
 #define TEN_MBPS 1250000
 
@@ -89,21 +89,20 @@ static __always_inline __s64 rtt_rise(struct statistics *stats, __u64 min_ns)
 }
 
 /* The queueing delay over the minimum RTT and 50 ms, times the square of the share of others in the queue. */
-static __always_inline __s64 contest(const struct feature *feature, __u64 rtt_ns, __u64 min_ns, __s64 own)
+static __always_inline __s64 contest(__u64 rtt_ns, __u64 min_ns, __s64 own)
 {
-	__s64 others = ONE24 - own, most = feature->over ? MOST_STEADY : MOST_AVERAGED;
+	__s64 others = ONE24 - own;
 
 	if (rtt_ns <= min_ns)
 		return 0;
-	return (((ratio(rtt_ns - min_ns, min_ns + SECOND / 20, most) * others) >> 24) * others) >> 24;
+	return (((ratio(rtt_ns - min_ns, min_ns + SECOND / 20, MOST_CONTESTED) * others) >> 24) * others) >> 24;
 }
 
-/* From the usual preference, the upper bound, to the contested one, the lower bound, at an average of a tenth; Q20. */
+/* From the usual preference, the upper bound, to the contested one, the lower bound, at an average of 0.06; Q20. */
 static __always_inline __s64 preference(const struct feature *feature, __s64 average)
 {
-	if (feature->over)
-		average = (average * STEEPER) >> 16;
-	return feature->high - ((((__s64)feature->high - feature->low) * within(10 * average, 0, ONE24)) >> 24);
+	average = within((average * PER_CONTEST) >> 16, 0, ONE24);
+	return feature->high - ((((__s64)feature->high - feature->low) * average) >> 24);
 }
 
 /* The value of a feature in Q24 before it is averaged. */
@@ -160,7 +159,7 @@ static __always_inline __s64 value(const struct feature *feature, struct state *
 	case MAX_RATE_RATIO:
 		return log_ratio(m->max_rate[max] && m->max_rate[most], m->log2_max[max], m->log2_max[most]);
 	case DELAY_PREFERENCE:
-		return contest(feature, state->rtts_ns[LEAST], min_ns, share_of(&state->occupancy));
+		return contest(state->rtts_ns[LEAST], min_ns, share_of(&state->occupancy));
 	case LONG_PATH:
 		return within(log_ratio(min_ns > 0, log2_min, feature->over), 0, MOST_AVERAGED);
 	}
@@ -208,7 +207,7 @@ GLOBAL int observe(struct state *state, struct statistics *stats, struct scratch
 
 	if (!state || !stats || !scratch || !measure(state, stats, scratch))
 		return 0;
-	if (the_program()->parameters.occupies && !occupy(state, stats, the_program()->parameters.occupies))
+	if (the_program()->parameters.occupies && !occupy(state, stats))
 		return 0;
 	for (k = 0; k < FEATURES; k++) {
 		if (k >= the_program()->parameters.features)

@@ -11,7 +11,7 @@
 /* Largest change that counts, and largest ratio, Q24. */
 #define MOST_CHANGE (ONE24 / 4)
 #define MOST_RATIO (16LL << 24)
-/* How far a ratio of rates may be from those that a share in [0, 1] explains, Q24, where the occupancy is a steady one. */
+/* How far a ratio of rates may be from those that a share in [0, 1] explains, Q24. */
 #define TOLERANCE 838861
 /* 1.5e-4 in Q32. */
 #define NOISE 644245
@@ -63,8 +63,7 @@ static __always_inline __u64 nearer(__u64 mean, __u64 value, __s64 w)
 }
 
 /* Take in a flight (Q8) and the rate (Q4) an RTT later. */
-static __always_inline void learn_occupancy(struct occupancy *o, __u64 interval_ns, __u64 flight, __u64 rate,
-					    __u32 kind)
+static __always_inline void learn_occupancy(struct occupancy *o, __u64 interval_ns, __u64 flight, __u64 rate)
 {
 	__u64 rtt_ns = (__u64)o->least << 12;
 	__u64 span_ns = SPAN_RTTS * rtt_ns > SPAN_NS ? SPAN_RTTS * rtt_ns : SPAN_NS;
@@ -78,8 +77,7 @@ static __always_inline void learn_occupancy(struct occupancy *o, __u64 interval_
 	o->rate = nearer(o->rate, rate, w);
 	e = ratio(flight, o->flight, MOST_RATIO);
 	r = ratio(rate, o->rate, MOST_RATIO);
-	if (kind == STEADY &&
-	    (r + TOLERANCE < (e < ONE24 ? e : ONE24) || r > (e > ONE24 ? e : ONE24) + TOLERANCE))
+	if (r + TOLERANCE < (e < ONE24 ? e : ONE24) || r > (e > ONE24 ? e : ONE24) + TOLERANCE)
 		return;
 	x = within(e - ONE24, -MOST_CHANGE, MOST_CHANGE);
 	y = within(ratio(e, r, MOST_RATIO) - ONE24, -MOST_CHANGE, MOST_CHANGE);
@@ -89,7 +87,7 @@ static __always_inline void learn_occupancy(struct occupancy *o, __u64 interval_
 }
 
 /* Take in an interval. */
-GLOBAL int occupy(struct state *state, struct statistics *stats, __u32 kind)
+GLOBAL int occupy(struct state *state, struct statistics *stats)
 {
 	__u64 rtt_ns, earlier, rate;
 	struct occupancy *o;
@@ -106,8 +104,7 @@ GLOBAL int occupy(struct state *state, struct statistics *stats, __u32 kind)
 		earlier = flight_earlier(o, stats, rtt);
 		rate = least(stats->delivery_rate, MOST_RATE);
 		if (earlier && rate)
-			learn_occupancy(o, stats->interval_ns, least(earlier, MOST_FLIGHT) << 8, rate << 4,
-					kind);
+			learn_occupancy(o, stats->interval_ns, least(earlier, MOST_FLIGHT) << 8, rate << 4);
 	}
 	return 1;
 }

@@ -90,7 +90,7 @@ struct parameters {
 	__s32 occupancy_range;
 	/* The least share of itself that a drain reduces the window to, Q24. */
 	__u32 drain_to;
-	/* 1: the occupancy is needed, by the action or by a feature; STEADY: without changes of the capacity. */
+	/* 1: the occupancy is needed, by the action or by a feature. */
 	__u32 occupies;
 	/* 1 less the margin by which a drain may reduce the window beyond what empties the known queue, Q24. */
 	__u32 drain_spare;
@@ -110,8 +110,7 @@ struct feature {
 	__u32 average;		/* where its average is */
 	__s32 low;		/* bounds, Q20; of a preference the contested and the usual one */
 	__s32 high;
-	__u32 over;		/* binary logarithm of a length in ns, Q24; of a preference, whether its contest is
-				 * steady */
+	__u32 over;		/* binary logarithm of a length in ns, Q24 */
 };
 
 /* What was measured between two decisions. 0 stands for what is not known. */
@@ -139,9 +138,6 @@ struct window {
 	__u64 now;
 	__u32 buckets[BUCKETS];
 };
-
-/* Of `occupies`: changes of the capacity are left out. */
-#define STEADY 2
 
 /* The drains of one flow; zeros at first. */
 struct drain {

@@ -18,7 +18,7 @@ TESTED(__s64, ratio, (__u64 a, __u64 b, __s64 most), (a, b, most))
 TESTED(__s64, cube_root, (__u64 x), (x))
 TESTED(void, of_samples, (__u32 n, __u64 sum_us, __u64 placed_us, struct statistics *s), (n, sum_us, placed_us, s))
 TESTED(__u64, cubic_step, (struct safety *safety, struct statistics *stats), (safety, stats))
-TESTED(int, occupy, (struct state *state, struct statistics *stats, __u32 kind), (state, stats, kind))
+TESTED(int, occupy, (struct state *state, struct statistics *stats), (state, stats))
 TESTED(__s64, share_of, (const struct occupancy *occupancy), (occupancy))
 TESTED(__s32, picked, (__s32 action, __s32 range, __s64 share), (action, range, share))
 TESTED(int, drains, (const struct parameters *p, struct drain *drain, struct statistics *stats, __u64 *window),

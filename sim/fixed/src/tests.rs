@@ -29,7 +29,7 @@ mod c {
         pub safe fn tested_cube_root(x: u64) -> i64;
         pub safe fn tested_of_samples(samples: u32, sum_us: u64, placed_us: u64, stats: &mut Statistics);
         pub safe fn tested_cubic_step(safety: &mut Safety, stats: &Statistics) -> u64;
-        pub safe fn tested_occupy(state: &mut State, stats: &Statistics, kind: u32) -> i32;
+        pub safe fn tested_occupy(state: &mut State, stats: &Statistics) -> i32;
         pub safe fn tested_share_of(occupancy: &Occupancy) -> i64;
         pub safe fn tested_picked(action: i32, range: i32, share: i64) -> i32;
         pub safe fn tested_drains(p: &Parameters, drain: &mut Drain, stats: &Statistics, window: &mut u64) -> i32;
@@ -248,7 +248,6 @@ fn the_occupancy_is_as_in_floating_point() {
     // A window that swings by 10 % about 100 packets beside 300 others, with RTTs of 20 to 431 ms and gaps.
     for (rtt_s, others) in [(0.02, 300.0), (0.05, 25.0), (0.13, 300.0), (0.431, 0.0)] {
         let (mut float, mut fixed) = (Floating::default(), State::default());
-        let (mut steady, mut fixed_steady) = (Floating::steady(), State::default());
         let mut flights = Vec::new();
         let mut last = 0.0;
         for k in 0..2_000_u32 {
@@ -266,10 +265,7 @@ fn the_occupancy_is_as_in_floating_point() {
                 ..IntervalStats::default()
             };
             last = float.update(&stats);
-            c::tested_occupy(&mut fixed, &(&stats).into(), 1);
-            c::tested_occupy(&mut fixed_steady, &(&stats).into(), STEADY as u32);
-            let found = c::tested_share_of(&fixed_steady.occupancy) as f64 / ONE24 as f64;
-            assert!((found - steady.update(&stats)).abs() < 2e-3, "{rtt_s} {k}: {found}");
+            c::tested_occupy(&mut fixed, &(&stats).into());
             let share = c::tested_share_of(&fixed.occupancy);
             let picked = f64::from(c::tested_picked(0, 1 << 19, share)) / ONE20 as f64;
             assert!((picked - 0.5 * (1.0 - 2.0 * last)).abs() < 2e-3, "{rtt_s} {k}: {picked} {last}");

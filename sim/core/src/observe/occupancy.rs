@@ -19,7 +19,7 @@ const SPAN_S: f64 = 3.0;
 /// Largest change that counts.
 const MOST: f64 = 0.25;
 /// p is in [0, 1], so r lies between 1 and e. Further away than this the capacity has changed, or others have changed their
-/// packets, which tells nothing of p; used where [`Occupancy::steady`] is asked for.
+/// packets, which tells nothing of p.
 const TOLERANCE: f64 = 0.05;
 /// Without changes of the window, p is a half: this variance of e weighs as much as that assumption.
 const NOISE: f64 = 1.5e-4;
@@ -34,22 +34,16 @@ pub struct Occupancy {
     means: Option<[f64; 2]>,
     product: f64,
     square: f64,
-    tolerance: f64,
 }
 
 impl Default for Occupancy {
     fn default() -> Occupancy {
         let flights = Flights([(f64::NEG_INFINITY, 0.0); KEPT]);
-        Occupancy { flights, least_s: f64::INFINITY, means: None, product: 0.0, square: 0.0, tolerance: f64::INFINITY }
+        Occupancy { flights, least_s: f64::INFINITY, means: None, product: 0.0, square: 0.0 }
     }
 }
 
 impl Occupancy {
-    /// An estimate that leaves changes of the capacity out.
-    pub fn steady() -> Occupancy {
-        Occupancy { tolerance: TOLERANCE, ..Occupancy::default() }
-    }
-
     /// Take in an interval; the estimate of p, in [0, 1].
     pub fn update(&mut self, stats: &IntervalStats) -> f64 {
         let rtt_s = stats.rtt_min_s;
@@ -73,7 +67,7 @@ impl Occupancy {
             *mean += w * (x - *mean);
         }
         let (e, r) = (seen[0] / means[0], seen[1] / means[1]);
-        if r < e.min(1.0) - self.tolerance || r > e.max(1.0) + self.tolerance {
+        if r < e.min(1.0) - TOLERANCE || r > e.max(1.0) + TOLERANCE {
             return;
         }
         let (x, y) = ((e - 1.0).clamp(-MOST, MOST), (e / r - 1.0).clamp(-MOST, MOST));
@@ -149,29 +143,26 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_estimate_outlasts_a_fall_of_the_capacity() {
+    fn the_estimate_outlasts_a_fall_of_the_capacity() {
         // Alone on a full link that falls from 80 to 8 Mbit/s; from then on the window shrinks by 4 % per interval of 30 ms.
         // In the first 0.6 s e is about 0.7 and r 0.1 to 0.4: less than on an idle link, which no share of the queue explains.
-        let found = [Occupancy::default(), Occupancy::steady()].map(|mut occupancy| {
-            let (mut flight, mut found) = (100.0, 0.0);
-            for k in 0..1_020 {
-                let time_s = 0.03 * f64::from(k);
-                flight = if k < 1_000 { 100.0 * (1.0 + 0.1 * (4.0 * time_s).sin()) } else { 0.96 * flight };
-                let stats = IntervalStats {
-                    time_s,
-                    interval_s: 0.03,
-                    in_flight_packets: flight,
-                    delivery_rate_bps: if k < 1_000 { 80e6 } else { 8e6 },
-                    rtt_min_s: 0.05,
-                    min_rtt_s: 0.04,
-                    ..IntervalStats::default()
-                };
-                found = occupancy.update(&stats);
-            }
-            found
-        });
-        assert!(found[0] < 0.1, "{found:?}");
-        assert!((found[1] - 0.98).abs() < 0.01, "{found:?}");
+        let mut occupancy = Occupancy::default();
+        let (mut flight, mut found) = (100.0, 0.0);
+        for k in 0..1_020 {
+            let time_s = 0.03 * f64::from(k);
+            flight = if k < 1_000 { 100.0 * (1.0 + 0.1 * (4.0 * time_s).sin()) } else { 0.96 * flight };
+            let stats = IntervalStats {
+                time_s,
+                interval_s: 0.03,
+                in_flight_packets: flight,
+                delivery_rate_bps: if k < 1_000 { 80e6 } else { 8e6 },
+                rtt_min_s: 0.05,
+                min_rtt_s: 0.04,
+                ..IntervalStats::default()
+            };
+            found = occupancy.update(&stats);
+        }
+        assert!((found - 0.98).abs() < 0.01, "{found}");
     }
 
     #[test]

@@ -47,7 +47,6 @@ struct Entry {
     rtts: f64,
     /// The usual preference and the contested one.
     preference: Option<(f64, f64)>,
-    steady: bool,
 }
 
 /// The list of an observation; its windows and averages become parameters.
@@ -74,8 +73,7 @@ pub(super) fn features(observation: &Observation, to: &mut Parameters) -> Result
         (made.low, made.high) = (scaled(bounds.low.into(), 20), scaled(bounds.high.into(), 20));
         if let Some((usual, contested)) = entry.preference {
             (made.low, made.high) = (scaled(libm::log(contested), 20), scaled(libm::log(usual), 20));
-            to.occupies = to.occupies.max(if entry.steady { STEADY as u32 } else { u32::from(entry.rtts > 0.0) });
-            made.over = u32::from(entry.steady);
+            to.occupies |= u32::from(entry.rtts > 0.0);
         }
     }
     Ok(made)
@@ -155,7 +153,6 @@ fn entry(full: &Map<String, Value>) -> Result<Entry, String> {
         over_s: number("over_ms") / 1e3,
         rtts: number("average_rtts"),
         preference: full.get("usual").map(|_| (number("usual"), number("usual"))),
-        steady: full.contains_key("steady"),
     };
     if full.contains_key("contested") {
         (entry.min_s, entry.rtts) = (WINDOW_S, AVERAGE_RTTS);

@@ -7,7 +7,7 @@ use orbitcc_core::observe::functions::Definition;
 use orbitcc_core::observe::policy::{Network, Policy, Squash};
 use serde_json::Value;
 
-use crate::layout::{self, LINEAR, Limits, Parameters, Program, STEADY, TANH};
+use crate::layout::{self, LINEAR, Limits, Parameters, Program, TANH};
 
 const MOST_CLIP: f64 = 512.0;
 
@@ -75,9 +75,6 @@ fn acted(definition: &Definition, to: &mut Parameters) -> Result<(), String> {
     to.drain_to = scaled(number("drain_to"), 24) as u32;
     to.drain_spare = scaled(1.0 - number("drain_margin"), 24) as u32;
     to.occupancy_range = scaled(number("occupancy_range"), 20);
-    if to.occupancy_range > 0 && to.occupies == STEADY as u32 {
-        return Err("occupancy_range beside a steady contest has no fixed-point form".into());
-    }
-    to.occupies = to.occupies.max(u32::from(to.occupancy_range > 0));
+    to.occupies |= u32::from(to.occupancy_range > 0);
     Ok(())
 }

@@ -79,7 +79,7 @@ fn mixture(inputs: usize) -> Network {
 }
 
 /// A list with every feature that has a fixed-point form.
-fn list(steady: bool) -> Value {
+fn list() -> Value {
     let queue = |rtt: &str, window_s: f64, jitters: f64, average_rtts: f64| {
         json!({"name": "own-queue", "rtt": rtt, "window_s": window_s, "jitters": jitters,
             "average_rtts": average_rtts})
@@ -99,7 +99,7 @@ fn list(steady: bool) -> Value {
         "jitter", "rtt-spread", {"name": "rtt-spread", "average_rtts": 16},
         {"name": "min-rtt-ratio", "window_s": 1, "long_s": 10},
         {"name": "max-rate-ratio", "window_s": 1, "long_s": 10},
-        {"name": "delay-preference", "usual": 0.2, "contested": 0.02, "steady": steady},
+        {"name": "delay-preference", "usual": 0.2, "contested": 0.02},
         {"name": "long-path", "window_s": 6, "over_ms": 40},
         {"name": "queue-delay", "rtt": "least", "window_s": 6, "average_rtts": 1},
         {"name": "queue-delay", "rtt": "standing", "jitters": 2},
@@ -177,8 +177,7 @@ fn features_and_actions_are_those_in_floating_point() {
         for request in &ratios {
             compare(&network(), request, &json!("log-window"), path_s, &mut random);
         }
-        compare(&mixture(30), &list(false), &drains, path_s, &mut random);
-        compare(&mixture(30), &list(true), &json!("log-window"), path_s, &mut random);
+        compare(&mixture(30), &list(), &drains, path_s, &mut random);
     }
 }
 

@@ -54,7 +54,7 @@ pub fn policy(random: &mut Stream, which: u32) -> Policy {
         gap_ns: if which < 3 { 30_000_000 } else { wide(random) >> 27 },
         drain_every_ns: wide(random) >> 20,
         drain_to: below(random, 1 << 24),
-        occupies: 1 + below(random, 2),
+        occupies: 1,
         drain_spare: below(random, 1 << 24),
         network,
         gate: if which % 3 == 2 { gate } else { Layers::default() },

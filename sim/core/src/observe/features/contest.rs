@@ -11,12 +11,10 @@ pub const AVERAGE_RTTS: f64 = 64.0;
 /// Queueing delays count relative to the minimum RTT and this, as in the reward `log-share`: flows of one queue with
 /// different RTTs then see about the same.
 const ALLOWANCE_S: f64 = 0.05;
+/// Longer queues count for this: one that the flow itself has built where the capacity fell would weigh for long.
+const MOST: f64 = 0.3;
 /// From this average on, the preference is the contested one.
-const FULL: f64 = 0.1;
-/// As above, where the contest is steady; then longer queues do not count for more than this, either: one that the flow itself
-/// has built where the capacity fell would weigh for long.
-const FULL_STEADY: f64 = 0.06;
-const MOST_STEADY: f64 = 0.3;
+const FULL: f64 = 0.06;
 
 /// The contest of one flow.
 #[derive(Clone, Default)]
@@ -24,16 +22,9 @@ pub struct Contest {
     occupancy: Occupancy,
     /// The share of the queue that is the flow's own.
     own: f64,
-    steady: bool,
 }
 
 impl Contest {
-    /// With `steady`, changes of the capacity do not count as a contest.
-    pub fn new(steady: bool) -> Contest {
-        let occupancy = if steady { Occupancy::steady() } else { Occupancy::default() };
-        Contest { occupancy, own: 0.0, steady }
-    }
-
     /// Take in an interval.
     pub fn update(&mut self, stats: &IntervalStats) {
         self.own = self.occupancy.update(stats);
@@ -44,12 +35,11 @@ impl Contest {
     pub fn value(&self, rtt_s: f64, min_rtt_s: f64) -> f64 {
         let others = 1.0 - self.own;
         let queue = (rtt_s - min_rtt_s).max(0.0) / (min_rtt_s + ALLOWANCE_S);
-        others * others * if self.steady { queue.min(MOST_STEADY) } else { queue }
+        others * others * queue.min(MOST)
     }
 
     /// The logarithm of the preference at this average, between those of the usual and the contested one.
     pub fn preference(&self, usual: f64, contested: f64, average: f64) -> f64 {
-        let full = if self.steady { FULL_STEADY } else { FULL };
-        usual + (average / full).min(1.0) * (contested - usual)
+        usual + (average / FULL).min(1.0) * (contested - usual)
     }
 }

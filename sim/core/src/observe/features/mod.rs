@@ -78,7 +78,6 @@ struct Asked {
     over_ms: Option<f64>,
     usual: Option<f64>,
     contested: Option<f64>,
-    steady: Option<bool>,
     average_rtts: Option<f64>,
 }
 
@@ -134,7 +133,7 @@ const ALONE: &[&str] = &["average_rtts"];
 const TWO: &[&str] = &["window_s", "long_s", "average_rtts"];
 const SIGNAL: &[&str] = &["signal"];
 const LONG_PATH: &[&str] = &["window_s", "over_ms", "average_rtts"];
-const PREFERENCE: &[&str] = &["usual", "contested", "steady"];
+const PREFERENCE: &[&str] = &["usual", "contested"];
 
 const KINDS: &[Kind] = &[
     kind(Name::Inflation, "inflation", (0.0, 3.0), RTT, "ln(RTT / minimum RTT)"),
@@ -205,13 +204,12 @@ fn entry(given: &Value) -> Result<(&'static Kind, Map<String, Value>), String> {
         ("over_ms", asked.over_ms.is_some(), json!(asked.over_ms.unwrap_or(300.0))),
         ("usual", asked.usual.is_some(), json!(asked.usual.unwrap_or(1.0))),
         ("contested", asked.contested.is_some(), json!(asked.contested)),
-        ("steady", asked.steady == Some(true), json!(true)),
         ("average_rtts", asked.average_rtts.is_some(), json!(asked.average_rtts.unwrap_or(0.0))),
     ];
     let mut full = Map::from_iter([("name".to_owned(), json!(kind.text))]);
     for (field, present, value) in all {
         // A preference is constant unless it is told what it is in a contested queue.
-        if ["contested", "steady"].contains(&field) && !present {
+        if field == "contested" && !present {
             continue;
         }
         if kind.takes.contains(&field) {
@@ -235,9 +233,6 @@ fn entry(given: &Value) -> Result<(&'static Kind, Map<String, Value>), String> {
     if let Some(contested) = full.get("contested").and_then(Value::as_f64) {
         let usual = full["usual"].as_f64().unwrap_or(1.0);
         within("contested", contested, LEAST_PREFERENCE, usual).map_err(|e| format!(".{e} (usual)"))?;
-    }
-    if full.contains_key("steady") && !full.contains_key("contested") {
-        return Err(".steady = true: must be false without contested".into());
     }
     let choices: [(&str, &[&str]); 3] = [
         ("rtt", &["mean", "least", "standing"]),
@@ -270,7 +265,6 @@ fn described(kind: &Kind, full: &Map<String, Value>) -> Feature {
             ("average_rtts", Some(n)) => format!("average over {n} RTTs"),
             ("usual", Some(preference)) => format!("{preference} where a flow asks for nothing"),
             ("contested", Some(preference)) => format!("down to {preference} where others fill the queue"),
-            ("steady", _) => "changes of the capacity left out".into(),
             ("rtt", _) => format!("{word} RTT"),
             ("when", _) => format!("while the RTT is {word}"),
             _ => format!("{word} handovers"),
@@ -325,7 +319,7 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
             over_s: number("over_ms") / 1e3,
             usual: libm::log(number("usual")),
             contested: libm::log(contested.unwrap_or(number("usual"))),
-            contest: contested.map(|_| Box::new(Contest::new(full.contains_key("steady")))),
+            contest: contested.map(|_| Box::default()),
             rtts: if contested.is_some() { contest::AVERAGE_RTTS } else { number("average_rtts") },
             average: 0.0,
             known: false,
