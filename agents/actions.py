@@ -20,7 +20,7 @@ def with_parameters(
     interval_rtts: float = 0.0,
 ) -> Path:
     """Write a copy of a checkpoint to the folder `out` with these parameters of its action, and perhaps with another
-    interval; the network stays the same.
+    interval; the network stays the same. The scores of the original are not the copy's and are left out.
 
     name: of the copy; empty: that of the original.
     interval_rtts: time between decisions in RTTs, at least what a fixed interval was; 0: as it is.
@@ -35,7 +35,8 @@ def with_parameters(
     action = found.card.action
     definition = {"name": action.preset, **action.parameters, **changes}
     update = {"parameters": {**action.parameters, **changes}, "hash": definition_hash("action", definition)}
-    card = found.card.model_copy(update={"name": name or found.card.name, "action": action.model_copy(update=update)})
+    changed = {"name": name or found.card.name, "action": action.model_copy(update=update), "scores": {}}
+    card = found.card.model_copy(update=changed)
     if not 0 <= interval_rtts <= 100:
         raise OrbitccError("interval_rtts", interval_rtts, "a number of RTTs in 0 .. 100")
     if interval_rtts:

@@ -57,7 +57,8 @@ class CardAction(_Model):
 class TrainingRange(_Model):
     """The network conditions in which a policy was trained, as [low, high]; None: not stated.
 
-    links: if all worlds had the same links, their digest (`Scenario.links_digest`).
+    links: digests of what the policy should not be evaluated on, with spaces between them: of the links of worlds that
+    are not drawn (`Scenario.links_digest`), and of a part of a trace set (:attr:`TracePool.part`).
     """
 
     scenario: str

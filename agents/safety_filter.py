@@ -32,7 +32,7 @@ def limits(training_range: TrainingRange, max_bdp: float = 4.0, patience_s: floa
 
 
 def filtered(name_or_path: str | Path, out: Path, safety_filter: SafetyFilter | None) -> Path:
-    """Write a copy of a checkpoint to the folder `out`, with this safety filter or without one.
+    """Write a copy of a checkpoint to the folder `out`, with this safety filter or without one, and without its scores.
 
     Raises:
         OrbitccError: no such checkpoint, or the folder exists or cannot be written.
@@ -40,5 +40,5 @@ def filtered(name_or_path: str | Path, out: Path, safety_filter: SafetyFilter | 
     found = checkpoint.load(name_or_path)
     if out.exists():
         raise OrbitccError("out", str(out), "a folder that does not exist yet")
-    card = found.card.model_copy(update={"safety_filter": safety_filter})
+    card = found.card.model_copy(update={"safety_filter": safety_filter, "scores": {}})
     return checkpoint.save(out, card, found.tensors)

@@ -6,24 +6,24 @@ from orbitcc.envs.description.ranges import Span
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.orbits.pool import TracePool
 from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution
+from orbitcc.envs.scenarios.folder import Folder
 
 
 def training_range(scenario: Scenario | ScenarioDistribution) -> TrainingRange:
     """The ranges of worlds over time, over all parts of a distribution, including changed rates and joining flows.
 
-    For a single scenario the name and the digest of its links are known, for a distribution of another kind the name.
+    For a single scenario, scenarios of a folder and a distribution of another kind, only name and links are known.
     Scenarios of folders widen no range.
     """
-    if isinstance(scenario, Mixture):
-        parts = tuple(part for part in scenario.parts if isinstance(part, PathDistribution))
-    elif isinstance(scenario, PathDistribution):
-        parts = (scenario,)
-    elif isinstance(scenario, Scenario):
-        return TrainingRange(scenario=scenario.name, links=scenario.links_digest)
-    else:
-        return TrainingRange(scenario=scenario.name, remarks=scenario.description)
+    whole = scenario.parts if isinstance(scenario, Mixture) else (scenario,)
+    links = " ".join(dict.fromkeys(digest for part in whole for digest in _links(part)))
+    parts = tuple(part for part in whole if isinstance(part, PathDistribution))
+    if not parts:
+        remarks = "" if isinstance(scenario, Scenario) else scenario.description
+        return TrainingRange(scenario=scenario.name, links=links, remarks=remarks)
     return TrainingRange(
         scenario=scenario.name,
+        links=links,
         rate_mbps=_union([span for part in parts for span in _measured(part, "rate_mbps", _rates(part))]),
         base_rtt_ms=_union([span for part in parts for span in _measured(part, "rtt_ms", part.base_rtt_ms)]),
         buffer_bdp=_union([part.buffer_bdp for part in parts]),
@@ -31,6 +31,16 @@ def training_range(scenario: Scenario | ScenarioDistribution) -> TrainingRange:
         flows=(1.0, float(max(part.max_agents for part in parts))),  # a world begins with one, and others leave
         remarks=scenario.description,
     )
+
+
+def _links(part: Scenario | ScenarioDistribution) -> list[str]:
+    """The digests of links that a part of a distribution does not draw."""
+    if isinstance(part, Scenario):
+        return [part.links_digest]
+    if isinstance(part, Folder):
+        return [world.links_digest for world in part.scenarios]
+    pool = part.paths if isinstance(part, PathDistribution) else None
+    return [pool.part] if isinstance(pool, TracePool) and pool.traces else []
 
 
 def _rates(part: PathDistribution) -> Span:

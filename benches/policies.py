@@ -137,7 +137,7 @@ def main() -> None:
                     cells[row].append("–")
                 elif seeds:
                     own = aggregate([found[c.label] for c in seeds])
-                    interval = f" ({own.low:.3f}-{own.high:.3f})" if len(seeds) > 1 else ""
+                    interval = f" ({own.low:.3f}-{own.high:.3f})" if own.has_interval else ""
                     cells[row].append(f"{own.value:.3f}{interval}")
         columns += [[f"{row} ({row.statistic})", *those] for row, those in cells.items()]
         for row, those in cells.items() if not several else ():

@@ -16,7 +16,7 @@ from orbitcc.common.files import parse_json, read_text
 from orbitcc.envs.controllers import PROGRAM
 from orbitcc.eval import suites
 from orbitcc.eval.front import SHARES, low_share
-from orbitcc.eval.results import PLAN, CaseKey, Row, load_rows, value_of
+from orbitcc.eval.results import PLAN, CaseKey, Row, load_planned, value_of
 from orbitcc.eval.statistics import Estimate, Standing, median, median_estimate, verdict
 from orbitcc.eval.suites import Metric
 
@@ -188,7 +188,7 @@ def _rows(folder: Path) -> dict[str, dict[str, dict[CaseKey, Row]]]:
     found: dict[str, dict[str, dict[CaseKey, Row]]] = {}
     for file in files:
         planned = _planned_version(file.with_name(PLAN))
-        for row in sorted(load_rows(file), key=lambda row: row["version"] == planned):
+        for row in sorted(load_planned(file), key=lambda row: row["version"] == planned):
             runs = found.setdefault(row["suite"], {}).setdefault(row["contender"], {})
             runs[row["scenario"], row["seed"]] = row
     return found

@@ -147,6 +147,12 @@ def _as_trained(name_or_path: str) -> Contender:
     return Contender(loaded.card.name, "policy", {"path": name_or_path}, digest, family)
 
 
+def policies_of(scenario: Scenario) -> list[str]:
+    """The digests of the policies that flows of a scenario name: its description has no more than where they are."""
+    named = [flow.controller for flow in scenario.flows if controllers.get(flow.controller.name).kind == "policy"]
+    return [_policy(str(spec.params.get("path", spec.name)), spec.params).digest for spec in named]
+
+
 def from_program(spec: ControllerSpec) -> Contender:
     """A program with its server (:func:`orbitcc.emulator.programs.specs`); other commands are another contender."""
     digest = hashlib.sha256(repr(sorted(spec.params.items())).encode()).hexdigest()[:12]

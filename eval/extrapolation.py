@@ -26,6 +26,7 @@ def warnings(results: Results) -> list[str]:
     found = []
     cases = results.suite.cases(results.profile, results.runs)
     met, links = conditions(case.scenario for case in cases), {case.scenario.links_digest for case in cases}
+    links |= results.suite.parts()
     for contender in results.contenders:
         own = [row for row in results.rows if row["contender"] == contender.key]
         if closed := sum(value_of(row, "closed_connections") > 0 for row in own):
@@ -41,7 +42,7 @@ def warnings(results: Results) -> list[str]:
             trained = getattr(card.training_range, name)
             if trained is not None and name in met and not _within(met[name], trained, ABSOLUTE.get(name, 0.0)):
                 outside.append(f"{what} {_words(met[name], unit)} (trained: {_words(trained, unit)})")
-        if card.training_range.links in links:
+        if not links.isdisjoint(card.training_range.links.split()):
             what = "was trained on links of this suite: its figures are those of a training set"
             found.append(f"{contender.label} {what}")
         if outside:

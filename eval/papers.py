@@ -18,7 +18,7 @@ from orbitcc.envs.scenarios import SCENARIOS
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.claims import VERDICTS, Claim, ClaimResult, load
 from orbitcc.eval.contenders import Contender
-from orbitcc.eval.results import RUNS, Results, key_of, load_rows
+from orbitcc.eval.results import RUNS, Results, key_of, load_planned
 from orbitcc.eval.runner import run_suite
 from orbitcc.eval.statistics import median_estimate
 from orbitcc.eval.suites import Metric, Suite
@@ -253,7 +253,7 @@ def _load(name: str, folder: Path) -> Results:
         keys = [contender.key for contender in entered]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise FileError("results", str(plan_file), "the plan of finished results, as this version writes it") from None
-    rows = [row for row in load_rows(folder / RUNS) if row["version"] == version and row["contender"] in keys]
+    rows = [row for row in load_planned(folder / RUNS) if row["version"] == version and row["contender"] in keys]
     return Results(suite, entered, profile, runs, folder, version, command, rows)
 
 

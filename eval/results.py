@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from orbitcc.agents.runs.folders import settle
 from orbitcc.common.errors import FileContentError, FileError, OrbitccError
-from orbitcc.common.files import MB, MOST_TABLE, atomic_write_text, open_regular, parse_json, read_bytes
+from orbitcc.common.files import MB, MOST_TABLE, atomic_write_text, open_regular, parse_json, read_bytes, read_text
 from orbitcc.common.names import csv_text
 from orbitcc.eval.contenders import SIMULATED, Contender, spec_text
 from orbitcc.eval.statistics import Estimate, median_estimate, paired_difference
@@ -214,6 +214,19 @@ def load_rows(path: Path) -> list[Row]:
     return read_rows(data[: data.rfind(b"\n") + 1], path)
 
 
+def load_planned(path: Path) -> list[Row]:
+    """The rows of the runs.jsonl at `path` that are cases of the plan beside it; all, if it is missing or damaged.
+
+    Others are left from earlier plans for the same folder, for example with more runs. Raises FileError as `load_rows`.
+    """
+    rows = load_rows(path)
+    try:
+        cases = set(parse_json(read_text(path.with_name(PLAN)))["cases"])
+    except (OrbitccError, ValueError, LookupError, TypeError):
+        return rows
+    return [row for row in rows if f"{row['scenario']} {row['seed']}" in cases]
+
+
 def _checked(row: Any) -> Row:
     """The row; ValueError that names a field which is missing or of another type."""
     if not isinstance(row, dict):
@@ -278,6 +291,8 @@ def opened(results: Results, resume: bool) -> Iterator[tuple[IO[bytes], list[Row
             emulated = row["version"].endswith(".emulator") or SIMULATED in row["contender"]
             if emulated != results.version.endswith(".emulator"):
                 raise FileError("out", str(results.out_dir), "a folder of runs on this backend: one backend per folder")
+        if rows and (other := _other_settings(results)) is not None:
+            raise FileError("out", str(results.out_dir), f"a folder of runs with these settings; it has {other}")
         for folder in (results.out_dir, results.out_dir / "series", results.out_dir / "figures"):
             settle(folder)
         try:
@@ -292,14 +307,27 @@ def opened(results: Results, resume: bool) -> Iterator[tuple[IO[bytes], list[Row
             raise
 
 
-def write_plan(results: Results, versions: Mapping[str, str]) -> None:
-    """results.json: the plan."""
+def _other_settings(results: Results) -> str | None:
+    """The settings of the plan in the folder, where they differ in more than the numbers of the runs; else None."""
+    try:
+        found = parse_json(read_text(results.out_dir / PLAN))["settings"]
+        was, now = ({k: v for k, v in table.items() if k != "first_run"} for table in (found, results.suite.settings))
+    except (OrbitccError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    if was == json.loads(json.dumps(now, default=str)):
+        return None
+    return ", ".join(f"{key} = {value}" for key, value in sorted(was.items())) or "none"
+
+
+def write_plan(results: Results, cases: Sequence[Case], versions: Mapping[str, str]) -> None:
+    """results.json: the plan, with the scenarios and seeds of its cases."""
     plan = {
         "suite": results.suite.name,
         "settings": results.suite.settings,
         "profile": results.profile,
         "runs": results.runs,
         "contenders": [{**vars(c), "params": dict(c.params)} for c in results.contenders],
+        "cases": [f"{case.digest} {case.seed}" for case in cases],
         "command": results.command,
         "versions": dict(versions),
     }

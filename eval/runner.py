@@ -96,7 +96,8 @@ def run_suite(
     if workers is not None and workers < 1:
         raise OrbitccError("workers", workers, "1 or more")
     count = suite.runs(profile, runs)
-    version = provenance.version()
+    built = ".".join(filter(None, (provenance.version(), provenance.source(type(suite)))))
+    version = built
     if support.check(backend) == "emulator":
         if ray or (workers or 1) > 1:
             raise OrbitccError("workers", ray or workers, "1 for the emulator: runs would disturb each other")
@@ -105,7 +106,7 @@ def run_suite(
         ray = cluster.find(ray)  # before anything is written
     results = Results(suite, list(contenders), profile, count, Path(out_dir), version, command)
     cases = suite.cases(profile, count)
-    versions = {c.key: provenance.version() if c.simulated else version for c in contenders}
+    versions = {c.key: built if c.simulated else version for c in contenders}
     for contender in contenders:
         try:
             entered = suite.entered(cases[0], contender)  # one that does not fit is refused before anything is written
@@ -128,7 +129,7 @@ def run_suite(
     paths = {_key(task): task.series for task in tasks if task.series is not None}
     policies = [str(c.params["path"]) for c in contenders if c.params.get("path")]
     with work.workers(workers, ray, policies) as apply, store.opened(results, resume) as (file, known):
-        store.write_plan(results, {**provenance.versions(), "orbitcc": results.version})
+        store.write_plan(results, cases, {**provenance.versions(), "orbitcc": results.version})
         points = {_key(task): dict(task.case.point) for task in tasks}
         finished = {
             key: row

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from orbitcc.envs.controllers import AnyPolicy, ControllerInfo, Param
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.statistics import mean_of_groups
-from orbitcc.eval.suites import Case, Suite
+from orbitcc.eval.suites import Case, Point, Suite
 from orbitcc.eval.suites.responsiveness import PAYLOAD
 
 if TYPE_CHECKING:
@@ -93,7 +94,17 @@ def _close() -> None:
         _idle.pop().close()
 
 
-World = tuple[Suite, Case]
+@dataclass
+class World:
+    """A run of a suite; its case is made when it is first asked for, because thousands may be planned."""
+
+    suite: Suite
+    point: Point
+    number: int
+
+    @cached_property
+    def case(self) -> Case:
+        return self.suite.case(self.point, self.number)
 
 
 @dataclass(frozen=True)
@@ -141,7 +152,7 @@ def worlds(chosen: Sequence[Suite], runs: int, seed: int) -> list[World]:
     draw = random.Random(seed)
     firsts = [draw.randrange(FIRST, LAST) for _ in chosen]
     return [
-        (suite, suite.case(points[k % len(points)], first + k))
+        World(suite, points[k % len(points)], first + k)
         for k in range(runs)
         for suite, first in zip(chosen, firsts, strict=True)
         for points in [suite.points("quick")]
@@ -213,7 +224,7 @@ class _Made:
 def _stages(judge: _Judge, planned: Sequence[World], reference: str) -> _Made:
     """Run the worlds stage by stage, until one decides, the time is over or the candidate does something wrong."""
     sizes = [*(size for size in STAGES if size < len(planned)), len(planned)]
-    per_round = len({suite.name for suite, _ in planned})
+    per_round = len({world.suite.name for world in planned})
     made = _Made([])
     for stage, size in enumerate(sizes, 1):
         made.stage = stage
@@ -244,7 +255,7 @@ def _differences(planned: Sequence[World], ran: Sequence[Ran], label: str) -> li
 
 
 def _utilities(planned: Sequence[World], ran: Sequence[Ran], label: str) -> list[float]:
-    return [utility(suite, one.metrics[label]) for (suite, _), one in zip(planned, ran, strict=False)]
+    return [utility(world.suite, one.metrics[label]) for world, one in zip(planned, ran, strict=False)]
 
 
 class _Judge:
@@ -292,7 +303,7 @@ class _Judge:
         own, recording = self._candidates(world)
         metrics = {CANDIDATE: own}
         for contender in self._beside:
-            key = (world[0].name, world[1].digest, world[1].seed, contender.key)
+            key = (world.suite.name, world.case.digest, world.number, contender.key)
             if key not in _known:
                 _known[key] = self._measured(world, contender)[0]
             metrics[contender.label] = _known[key]
@@ -319,15 +330,15 @@ class _Judge:
 
     def _measured(self, world: World, contender: Contender) -> tuple[dict[str, float], Recording]:
         self._check()
-        suite, case = world
+        suite, case = world.suite, world.case
         recording = simulate(suite.entered(case, contender), None, suite.record_interval_s, self._check)
         return suite.measure(case, recording), recording
 
 
 def _result(judge: _Judge, planned: Sequence[World], beside: list[Contender], made: _Made) -> dict[str, Any]:
     count = 0 if made.fault else len(made.ran)
-    ran, names = made.ran[:count], list(dict.fromkeys(suite.name for suite, _ in planned))
-    places = {name: [k for k in range(count) if planned[k][0].name == name] for name in names}
+    ran, names = made.ran[:count], list(dict.fromkeys(world.suite.name for world in planned))
+    places = {name: [k for k in range(count) if planned[k].suite.name == name] for name in names}
     by_suite = {name: group for name, group in places.items() if group}
 
     def combined(label: str) -> dict[str, Any]:
@@ -339,7 +350,7 @@ def _result(judge: _Judge, planned: Sequence[World], beside: list[Contender], ma
         return {"combined_score": mean.value * len(by_suite) / len(names), "interval": bounds}
 
     def of_suite(label: str, group: list[int]) -> dict[str, float]:
-        suite = planned[group[0]][0]
+        suite = planned[group[0]].suite
         values = {m.key: [ran[k].metrics[label][m.key] for k in group] for m in suite.metrics}
         known = {key: [x for x in row if x == x] for key, row in values.items()}
         means = {key: float(np.mean(row)) if row else float("nan") for key, row in known.items()}
@@ -352,8 +363,14 @@ def _result(judge: _Judge, planned: Sequence[World], beside: list[Contender], ma
     if ran:
         difference = asdict(mean_of_groups([_differences(planned, ran, beside[0].label)]))
         k = int(np.argmin(utilities))
-        suite, case = planned[k]
-        worst = {"suite": suite.name, "point": dict(case.point), "run": case.seed, "utility": utilities[k], "world": k}
+        world = planned[k]
+        worst = {
+            "suite": world.suite.name,
+            "point": dict(world.point),
+            "run": world.number,
+            "utility": utilities[k],
+            "world": k,
+        }
     taken_s = time.monotonic() - judge._begun
     return {
         **combined(CANDIDATE),
@@ -377,7 +394,7 @@ def _reason(planned: Sequence[World], ran: Sequence[Ran], by_suite: Mapping[str,
     """The factor that costs most, in words."""
     costs = []
     for name, group in by_suite.items():
-        suite = planned[group[0]][0]
+        suite = planned[group[0]].suite
         rows = [factors(suite, ran[k].metrics[CANDIDATE]) for k in group]
         for key in rows[0]:
             values = [ran[k].metrics[CANDIDATE][key] for k in group]

@@ -29,6 +29,14 @@ reason even the smallest and the largest of five runs have the median between th
 """
 
 
+FEWEST = 5
+"""Fewer training seeds have no interval.
+
+The percentile interval of the interquartile mean of n normal scores contains their mean in 52, 73, 85, 90 and 91 % of
+cases for n = 2, 3, 4, 5 and 10: with few seeds it is too narrow for 95 %.
+"""
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A median over n runs and its percentile bootstrap interval (NaN bounds with fewer than `MIN_PAIRS` runs)."""
@@ -129,7 +137,7 @@ def verdict(difference: Estimate, better: Literal["higher", "lower"]) -> Standin
 class Aggregate:
     """A statistic over runs x tasks and its percentile interval from stratified bootstrap resamples.
 
-    NaN bounds when there is a single run, which allows none.
+    NaN bounds with fewer than `FEWEST` runs.
     """
 
     value: float
@@ -137,6 +145,10 @@ class Aggregate:
     high: float
     runs: int
     tasks: int
+
+    @property
+    def has_interval(self) -> bool:
+        return self.low == self.low
 
 
 @dataclass(frozen=True)
@@ -166,7 +178,7 @@ def aggregate(scores: ArrayLike, statistic: Callable[[Scores], Scores] = interqu
         OrbitccError: no scores, or one that is not finite.
     """
     x = _runs_by_tasks(scores)
-    low, high = _interval(_resampled([x], lambda samples: statistic(samples[0])), len(x) > 1)
+    low, high = _interval(_resampled([x], lambda samples: statistic(samples[0])), len(x) >= FEWEST)
     return Aggregate(float(statistic(x)), float(low), float(high), *x.shape)
 
 
@@ -186,7 +198,7 @@ def probability_of_improvement(first: ArrayLike, second: ArrayLike) -> Aggregate
         a, b = samples[0][..., :, None, :], samples[1][..., None, :, :]
         return np.asarray(((a > b) + 0.5 * (a == b)).mean(axis=(-3, -2, -1)))
 
-    low, high = _interval(_resampled([x, y], wins), len(x) > 1 or len(y) > 1)
+    low, high = _interval(_resampled([x, y], wins), min(len(x), len(y)) >= FEWEST)
     return Aggregate(float(wins([x, y])), float(low), float(high), len(x) + len(y), x.shape[1])
 
 
@@ -201,7 +213,7 @@ def performance_profile(scores: ArrayLike, thresholds: ArrayLike) -> Profile:
     def above(samples: Sequence[Scores]) -> Scores:
         return np.stack([(samples[0] > limit).mean(axis=(-2, -1)) for limit in limits], axis=-1)
 
-    low, high = _interval(_resampled([x], above), len(x) > 1)
+    low, high = _interval(_resampled([x], above), len(x) >= FEWEST)
     return Profile(limits, above([x]), low, high)
 
 

@@ -127,7 +127,7 @@ def _unusable(address: str) -> str:
     if address.startswith("ray://"):
         return ""
     asking = subprocess.Popen(
-        [sys.executable, "-c", _ASK, address], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, "-P", "-c", _ASK, address], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     with asking, ThreadPoolExecutor(1) as reader:
         assert asking.stdout is not None

@@ -9,12 +9,51 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context, parent_process
+from multiprocessing import parent_process
+from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from typing import Any
 
 from orbitcc.agents import libraries
 from orbitcc.common.errors import StateError
+
+_SAFE = "PYTHONSAFEPATH"
+
+
+@contextmanager
+def safe_path() -> Iterator[None]:
+    """Python processes that begin within a `with` block import nothing from the working directory by themselves.
+
+    Once they run, :func:`multiprocessing` gives them this process's path.
+    """
+    before = os.environ.get(_SAFE)
+    os.environ[_SAFE] = "1"
+    try:
+        yield
+    finally:
+        restore_path(before)
+
+
+def restore_path(before: str | None = None) -> None:
+    """Undo :func:`safe_path` for the processes that this one begins, as a user's programs."""
+    if before is None:
+        os.environ.pop(_SAFE, None)
+    else:
+        os.environ[_SAFE] = before
+
+
+class _Process(SpawnProcess):
+    def start(self) -> None:
+        with safe_path():
+            super().start()
+
+
+class _Spawn(SpawnContext):
+    Process = _Process
+
+
+SPAWN = _Spawn()
+"""Begins processes with :func:`safe_path`."""
 
 
 def pool(workers: int) -> ProcessPoolExecutor:
@@ -23,9 +62,8 @@ def pool(workers: int) -> ProcessPoolExecutor:
     They are spawned, not forked: the native thread pool and matplotlib's caches do not survive a fork. They trust the
     policies of other libraries that this process trusts.
     """
-    return ProcessPoolExecutor(
-        workers, mp_context=get_context("spawn"), initializer=_enter, initargs=(libraries.trusted(),)
-    )
+    with safe_path():  # its locks begin a process, too
+        return ProcessPoolExecutor(workers, mp_context=SPAWN, initializer=_enter, initargs=(libraries.trusted(),))
 
 
 @contextmanager
@@ -42,6 +80,7 @@ def lost(field: str = "workers") -> Iterator[None]:
 
 
 def _enter(trusted: tuple[Path, ...]) -> None:
+    restore_path()
     libraries.trust(trusted)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     end_with_parent()

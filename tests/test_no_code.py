@@ -1,5 +1,6 @@
 """No file that OrbitCC reads can name code that is then imported, whatever reads it."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -112,3 +113,13 @@ def test_every_policy_that_is_no_checkpoint_has_a_name_that_files_may_not_give()
     from orbitcc.common import code
 
     assert {hub.PREFIX, *(f"{kind}:" for kind in libraries.KINDS)} == set(code.PREFIXES)
+
+
+def test_processes_of_ours_import_nothing_from_the_working_directory(tmp_path: Path) -> None:
+    for name in ("signal", "ray", "multiprocessing"):
+        (tmp_path / f"{name}.py").write_text(CODE)
+    words = ["eval", "rate-step", "--controller", "cubic", "--controller", "reno", "--workers", "2", "--out", "found"]
+    script = Path(sys.executable).with_name("orbitcc")  # `python -m` would look there itself
+    done = subprocess.run([script, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "ran").exists()

@@ -8,11 +8,12 @@ the result in the card.
 
 import argparse
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from orbitcc.agents import checkpoint
 from orbitcc.agents.runs.run_folder import CONFIG, RunFolder
-from orbitcc.common.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError, StateError
 from orbitcc.envs import controllers, scenarios
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.eval.heldout_metrics import Figures, Weights, print_figures
@@ -25,18 +26,22 @@ CONSTANTS = (-1.0, -0.01, 0.0, 0.01, 1.0)
 CLASSICAL = ("cubic", "reno")
 
 
-def trained_on(loaded: checkpoint.Checkpoint) -> str | Scenario | ScenarioDistribution:
-    """The worlds on which a policy was trained: from its run folder, or else the scenario that its card names, or else
-    that of its recipe.
+def trained_on(loaded: checkpoint.Checkpoint) -> tuple[str | Scenario | ScenarioDistribution, Weights]:
+    """The worlds on which a policy was trained, and the weights of its score: from its run folder, or else the scenario
+    that its card names and the default weights, or else those of its recipe.
 
     Raises:
         OrbitccError: the recipe is not here, or has other worlds by now.
     """
     run, card = RunFolder(loaded.path.parent), loaded.card
     if (run.path / CONFIG).is_file():
-        return recipes.Recipe.build(run.config("recipe")["recipe"]).held_out_world()
+        stored = run.config("recipe")
+        plan = recipes.Recipe.build(stored["recipe"])
+        if stored.get("worlds", plan.world_digest()) != plan.world_digest():
+            raise StateError("checkpoint", f"the worlds of {run.path / CONFIG} have changed since the training began")
+        return plan.held_out_world(), plan.evaluation.score
     if card.training is None or card.training_range.scenario in scenarios.names():
-        return card.training_range.scenario
+        return card.training_range.scenario, Weights()
     name, said = card.training.recipe, card.training_range.scenario
     for learner in recipes.LEARNERS if name not in recipes.names() else ():
         name = name.removesuffix(f"-{learner}")
@@ -44,36 +49,43 @@ def trained_on(loaded: checkpoint.Checkpoint) -> str | Scenario | ScenarioDistri
     if plan.scenario_name not in said.split():
         allowed = f"one whose worlds are here ({said}; the recipe {name} has {plan.scenario_name})"
         raise OrbitccError("checkpoint", card.name, allowed)
-    return plan.held_out_world()
+    return plan.held_out_world(), plan.evaluation.score
 
 
 def compare(name_or_path: str, worlds: int = 32, seed: int = 2_000_000) -> dict[str, Figures]:
     """Figures by contender: the policy, classical controllers, the best constant policy, a uniformly random one.
 
-    The first three have all held-out metrics and the `score` with the default weights, the others only a reward.
+    The first three have all held-out metrics and the `score` of the policy's recipe, the others only a reward.
     """
     loaded = checkpoint.load(name_or_path)
-    heldout = HeldOut(trained_on(loaded), loaded.preset, worlds, seed)
+    where, weights = trained_on(loaded)
+    heldout = HeldOut(where, loaded.preset, worlds, seed)
     scores: dict[str, Figures] = {loaded.card.name: heldout.score(loaded.policy)}
     for name in CLASSICAL:
         controller, _ = controllers.make(name, {})
         scores[name] = heldout.run(controller)
     for figures in scores.values():
-        figures["score"] = Weights().score(figures)
+        figures["score"] = weights.score(figures)
     scores["best constant action"] = {"reward": max(heldout.reward(constant(value)) for value in CONSTANTS)}
     scores["uniformly random"] = {"reward": heldout.reward(uniform(seed))}
     return scores
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m orbitcc.training.compare", description=__doc__)
     parser.add_argument("checkpoint")
     parser.add_argument("--worlds", type=int, default=32)
     parser.add_argument("--seed", type=int, default=2_000_000)
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
-    scores = compare(arguments.checkpoint, arguments.worlds, arguments.seed)
+    arguments = parser.parse_args(argv)
+    for field, least in (("worlds", 1), ("seed", 0)):
+        if getattr(arguments, field) < least:
+            parser.error(f"--{field}: {getattr(arguments, field)} is not allowed; allowed: {least} or more")
+    try:
+        scores = compare(arguments.checkpoint, arguments.worlds, arguments.seed)
+    except OrbitccError as error:
+        parser.exit(2, f"error: {error}\n")
     print_figures(scores)
     if arguments.write:
         folder = checkpoint.resolve(arguments.checkpoint)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -132,7 +131,7 @@ class _Processes:
 
 
 def _start(job: Job, who: str, alone: bool) -> BaseProcess:
-    process = multiprocessing.get_context("spawn").Process(target=_train, args=(job, who, alone), name=who)
+    process = processes.SPAWN.Process(target=_train, args=(job, who, alone), name=who)
     # the child ignores Ctrl-C until its training can save
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -144,6 +143,7 @@ def _start(job: Job, who: str, alone: bool) -> BaseProcess:
 
 def _train(job: Job, who: str, alone: bool) -> None:
     """The main function of a training's process."""
+    processes.restore_path()
     processes.end_with_parent()
 
     def show(recipe: Recipe) -> Display:

@@ -111,7 +111,7 @@ def print_summary(results: Sequence[SeedResult]) -> None:
         print(plain(line))
     mean, median = over_seeds(results), median_seed(results)
     if mean is not None and median is not None:
-        interval = f", 95 % interval {mean.low:.4f} to {mean.high:.4f}" if mean.runs > 1 else ""
+        interval = f", 95 % interval {mean.low:.4f} to {mean.high:.4f}" if mean.has_interval else ""
         print(f"score: interquartile mean {mean.value:.4f}{interval}, over {mean.runs} of {len(results)} seeds")
         print(f"median seed {median.seed}: {median.run.best}")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orbitcc.agents.runs.run_folder import CONFIG, RunFolder
+from orbitcc.common import provenance
 from orbitcc.common.errors import OrbitccError, StateError
 from orbitcc.common.extras import installing
 from orbitcc.common.files import atomic_write_text, toml_text
@@ -141,6 +142,7 @@ def tune(
         "space": {key: asdict(values) for key, values in space.items()},
         "training seeds": list(seeds),
         "seed": seed,
+        "version": provenance.version(),
     }
     with journal.claimed(folder, asked, True, folder / JOURNAL):
         return _tune(recipe, changes, space, trials, seeds, folder, seed, at_once, ray, report)

@@ -302,7 +302,7 @@ class Core:
         kept = self.require_journal()
         scenarios = [self.scenario(world).model_dump() for world in range(self.num_worlds)]
         generators = [self.generator(index, None).bit_generator.state for index in range(len(self.generators))]
-        return {**kept.written(), "scenarios": scenarios, "generators": generators}
+        return {**kept.written(), "scenarios": scenarios, "generators": generators, "preset": repr(self.preset)}
 
     def replay(self, journal: Mapping[str, Any], agents: list[int]) -> None:
         """Run all worlds again to the moment at which `journal` was written; they continue identically.
@@ -310,8 +310,10 @@ class Core:
         agents: with how many each world begins. The worlds must have begun once.
 
         Raises:
-            OrbitccError: no journal is kept, or it is one of another number of worlds.
+            OrbitccError: no journal is kept, or it is one of another number of worlds or another preset.
         """
+        if journal["preset"] != repr(self.preset):
+            raise OrbitccError("journal", "one of another preset", "one that an environment with this preset wrote")
         self.require_journal().replay(dict(journal), self.batch, agents, self.batch.alone())
         for index, state in enumerate(journal["generators"]):
             self.generator(index, None).bit_generator.state = state
@@ -367,10 +369,17 @@ def checked_actions(field: str, actions: Any, preset: Preset, rows: tuple[int, .
     """
     choices = preset.choices
     shape = (*rows, preset.action_dim) if choices is None else rows
-    try:
-        values = np.asarray(actions, np.float32)
-    except (TypeError, ValueError, OverflowError):
-        raise OrbitccError(field, actions, f"an array of numbers of shape {shape}") from None
+    if type(actions) is np.ndarray and actions.dtype == np.float32:
+        values = actions
+    else:
+        try:
+            given = np.ma.asarray(actions)
+            if given.dtype.kind not in "biuf" or np.ma.is_masked(given):
+                raise TypeError
+            with np.errstate(over="ignore"):  # values beyond the bounds are clipped
+                values = np.asarray(given, np.float32)
+        except (TypeError, ValueError, OverflowError):
+            raise OrbitccError(field, actions, f"an array of numbers of shape {shape}") from None
     if values.shape != shape:
         raise OrbitccError(field, f"an array of shape {values.shape}", f"shape {shape}")
     if choices is None:

@@ -114,6 +114,31 @@ def _check(found: AnyRecording) -> None:
                 raise FileContentError("file", found.file, wanted)
 
 
+FURTHEST, FURTHEST_MS = 3.0, 50.0
+"""Least RTTs of recordings of one path are not apart by more than this factor and so many milliseconds."""
+
+
+def _check_together(found: Sequence[AnyRecording]) -> None:
+    """FileContentError where a recording is given twice, or two are of different paths by their least RTTs."""
+    known: dict[bytes, str] = {}
+    least: list[tuple[float, str]] = []
+    for one in found:
+        if isinstance(one, Opportunities):  # both directions may have the same
+            continue
+        values = [np.asarray(getattr(one, field.name)) for field in fields(one) if field.name != "file"]
+        content = type(one).__name__.encode() + b"".join(v.tobytes() for v in values if v.dtype.kind in "biuf")
+        if content in known:
+            wanted = f"another recording than {known[content]}: both have the same content"
+            raise FileContentError("file", one.file, wanted)
+        known[content] = one.file
+        rtts = np.asarray(getattr(one, "rtt_ms", []), dtype=float)
+        if np.isfinite(rtts).any():
+            least.append((float(np.nanmin(rtts)), one.file))
+    if least and (short := min(least))[0] * FURTHEST < (long := max(least))[0] and long[0] > short[0] + FURTHEST_MS:
+        wanted = f"a recording of the same path as {short[1]}: the least RTTs are {long[0]:.4g} and {short[0]:.4g} ms"
+        raise FileContentError("file", long[1], wanted)
+
+
 def gather(paths: Sequence[str | os.PathLike[str]]) -> Gathered:
     """The recordings of files that belong to one path.
 
@@ -122,6 +147,7 @@ def gather(paths: Sequence[str | os.PathLike[str]]) -> Gathered:
     if not paths:
         raise OrbitccError("TRACE", "(none)", f"one file or more: {KINDS}")
     found = [read(path) for path in paths]
+    _check_together(found)
     chances = [r for r in found if isinstance(r, Opportunities)]
     delays = [r for r in found if isinstance(r, Delays)]
     if len(delays) > 1 or len(chances) > 2:

@@ -95,6 +95,11 @@ class TracePool(Model):
         return self
 
     @property
+    def part(self) -> str:
+        """The digest of the set with the name of the part, for example `0123456789abcdef:test`."""
+        return f"{self.digest}:{self.split}"
+
+    @property
     def size(self) -> int:
         """The number of windows."""
         return 1_000_000

@@ -81,10 +81,10 @@ def leo_path(
 def path_trace(
     file: str = "",
     bandwidth_file: str | None = None,
-    path: Annotated[int, number(1, trace_set.MOST_PATHS, whole=True)] = 1,
+    path: Annotated[int | None, number(1, trace_set.MOST_PATHS, whole=True, optional=True)] = None,
     rate_mbps: Annotated[float | None, number(0.01, MAX_RATE_MBPS, "Mbit/s", optional=True)] = None,
     return_rate_mbps: Annotated[float | None, number(0.01, MAX_RATE_MBPS, "Mbit/s", optional=True)] = None,
-    base_rtt_ms: Annotated[float, number(0.1, MAX_DELAY_MS, "ms")] = 50.0,
+    base_rtt_ms: Annotated[float | None, number(0.1, MAX_DELAY_MS, "ms", optional=True)] = None,
     buffer_bdp: Annotated[float, number(0.001, 1e4)] = 1.0,
     ordering: Literal["fifo", "overtaking"] = "overtaking",
     flows: Annotated[int, number(1, 1000, whole=True)] = 1,
@@ -94,8 +94,8 @@ def path_trace(
 ) -> Scenario:
     """A path from a file: CSV, a log of LeoEM (.log), a trace set, or delays of LeoReplayer with `bandwidth_file`.
 
-    path: number of the path in a trace set (.npz), from 1.
-    base_rtt_ms: of a path in a trace set for which no delay was measured.
+    path: number of the path in a trace set (.npz), from 1, which is the default.
+    base_rtt_ms: of a path in a trace set for which no delay was measured; None: 50.
     rate_mbps: None is the rate in the file, or 100 if the file has none.
     duration_s: None is the length of the file; a longer run repeats the file.
     The buffer is in multiples of the mean rate times the median base RTT.
@@ -104,11 +104,21 @@ def path_trace(
         raise OrbitccError("file", file, "the name of a file, e.g. one written by `orbitcc path --out`")
     if file.endswith(".npz"):
         found = trace_set.opened(file)
+        if bandwidth_file is not None:
+            raise OrbitccError("bandwidth_file", bandwidth_file, f"none beside a trace set ({file})")
+        path = 1 if path is None else path
         if path > len(found.entries):
             raise OrbitccError("path", path, f"1 to {len(found.entries)}, the paths of {file}")
         trace = found.measured(path - 1).trace()
-        trace = trace if trace.has_delays else trace.with_rtt(base_rtt_ms)
+        if trace.has_delays and base_rtt_ms is not None:
+            raise OrbitccError("base_rtt_ms", base_rtt_ms, "none for a path whose delay was measured")
+        trace = trace if trace.has_delays else trace.with_rtt(50.0 if base_rtt_ms is None else base_rtt_ms)
     else:
+        for field, given in (("path", path), ("base_rtt_ms", base_rtt_ms)):
+            if given is not None:
+                raise OrbitccError(
+                    field, given, f"none for a file of one path; it is for trace sets (.npz), not {file}"
+                )
         trace = formats.load(file) if bandwidth_file is None else formats.load_replayer(file, bandwidth_file)
     if duration_s is not None:
         trace = trace.lasting(duration_s)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from orbitcc.common import provenance
 from orbitcc.common.errors import OrbitccError
 from orbitcc.common.extras import installing
 from orbitcc.common.files import atomic_write_text
@@ -97,6 +98,7 @@ def run_search(
         "scenario": search.space.name,
         "ranges": [[p.name, p.span.low, p.span.high, p.span.log, p.default] for p in search.space.parameters],
         "seed": search.seed,
+        "version": provenance.version(),
     }
     with journal.claimed(search.out_dir, asked, resume, search.out_dir / JOURNAL):
         return _search(search, workers, ray, quiet)

@@ -145,8 +145,12 @@ def get(name: str, settings: Mapping[str, Any] | None = None) -> Suite:
         raise UnknownNameError("suite", name, names(), "orbitcc list suites", otherwise=folder)
     suite = SUITES[name](settings)
     varied = {factor for profile in suite.profiles for point in suite.grid(profile) for factor in point}
+    own = {"first_run", "transport", *suite.own_settings, *varied}
+    settled = {*FIXED, *suite.fixed}
     for key in suite.settings:
-        if key in FIXED and key not in varied:
+        if key not in own and not suite.takes_parameters:
+            raise UnknownNameError(key, key, own)
+        if key in settled and key not in varied:
             raise OrbitccError(key, suite.settings[key], f"a parameter that {name} does not set itself")
     if suite.settings:
         suite.case(suite.points("quick")[0], 1)

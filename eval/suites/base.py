@@ -7,7 +7,7 @@ import json
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import resources
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from orbitcc.common.errors import OrbitccError, UnknownNameError
 from orbitcc.common.numbers import checked_number
 from orbitcc.envs import scenarios
-from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.eval.contenders import Contender
+from orbitcc.eval.contenders import Contender, policies_of
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
@@ -53,17 +52,23 @@ Point = Mapping[str, float | int | str]
 
 @dataclass(frozen=True)
 class Case:
-    """Conditions that are equal for all contenders: the scenario with placeholder flows, and the seed of its noise."""
+    """Conditions that are equal for all contenders: the scenario with placeholder flows, and the seed of its noise.
+
+    transport: what the contender's flows have instead of TCP.
+    """
 
     seed: int
     scenario: Scenario
     point: Point = field(default_factory=dict)
+    transport: Any = None
 
     @cached_property
     def digest(self) -> str:
-        """12 hex digits that identify the compiled network and the point."""
-        point = json.dumps(dict(self.point), sort_keys=True) if self.point else ""
-        return hashlib.sha256((self.scenario.compile() + point).encode()).hexdigest()[:12]
+        """12 hex digits that identify the compiled network, policies that take part in it, point and transport."""
+        others = [json.dumps(dict(self.point), sort_keys=True)] if self.point else []
+        others += policies_of(self.scenario)
+        others += [] if self.transport is None else [json.dumps(self.transport, sort_keys=True, default=str)]
+        return hashlib.sha256("".join([self.scenario.compile(), *others]).encode()).hexdigest()[:12]
 
 
 @cache
@@ -109,6 +114,10 @@ class Suite(ABC):
 
     own_settings: ClassVar[tuple[str, ...]] = ()
     """Settings that are no parameters of its scenario; `first_run` and `transport` are of every suite."""
+    fixed: ClassVar[tuple[str, ...]] = ()
+    """Parameters of its scenario that it sets itself, because what it measures depends on them."""
+    takes_parameters: ClassVar[bool] = True
+    """Whether settings are parameters of its scenario, too: not where it builds a network of its own."""
 
     def level(self, value: Any) -> str:
         """The heading of the rows for a level of the factor `by`."""
@@ -150,7 +159,15 @@ class Suite(ABC):
     def cases(self, profile: str, runs: int) -> list[Case]:
         """The first `runs` cases at each point of the profile."""
         numbers = range(self.first_run, self.first_run + runs)
-        return [self.case(point, number) for number in numbers for point in self.points(profile)]
+        return [self._case(point, number) for number in numbers for point in self.points(profile)]
+
+    def _case(self, point: Point, number: int) -> Case:
+        """:meth:`case`, with the transport of the settings."""
+        return replace(self.case(point, number), transport=self.settings.get("transport"))
+
+    def parts(self) -> set[str]:
+        """The parts of trace sets that its cases come from (`TracePool.part`): a policy must not have learned there."""
+        return set()
 
     def shows(self, case: Case) -> bool:
         """Whether the time series of this case are kept for figures; by default those of the first run."""
@@ -170,12 +187,12 @@ class Suite(ABC):
         scenario = self.enter(case, contender)
         if (transport := self.settings.get("transport")) is None:
             return scenario
-
-        def changed(flow: Flow) -> Flow:
-            others = flow in case.scenario.flows or flow.controller.name == "udp"
-            return flow if others else flow.changed(transport=transport)
-
-        return scenario.with_flows([changed(flow) for flow in scenario.flows])
+        renamed = self.enter(case, replace(contender, label=f"{contender.label}, renamed"))
+        flows = [
+            flow if flow.name == other.name or flow.controller.name == "udp" else flow.changed(transport=transport)
+            for flow, other in zip(scenario.flows, renamed.flows, strict=True)
+        ]  # a flow with another name belongs to the contender
+        return scenario.with_flows(flows)
 
     def runs(self, profile: str, runs: int | None = None) -> int:
         """Number of runs per contender. Raises OrbitccError for an unknown profile or a number that is not allowed."""

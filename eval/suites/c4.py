@@ -92,6 +92,7 @@ class C4Tests(Suite):
 
     name = "c4-tests"
     scenario = "dumbbell"
+    takes_parameters = False
     record_interval_s = 0.1
 
     def grid(self, profile: str) -> Sequence[Point]:

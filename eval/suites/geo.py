@@ -93,6 +93,12 @@ class GeoProbes(Suite):
         only = {"kind": "bytes", "bytes": 1}
         return Case(seed, scenario.with_flows([flow.changed(traffic=only) for flow in scenario.flows]), point)
 
+    def enter(self, case: Case, contender: Contender) -> Scenario:
+        """Probes are no flows of a contender: only Cubic, for the form, is taken."""
+        if contender.controller != "cubic":
+            raise OrbitccError("contender", contender.label, "cubic: this suite measures the path, whoever sends")
+        return super().enter(case, contender)
+
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         """Of the sampler of probes, which agrees with packets (tests/envs/test_geo.py)."""
         sent = np.arange(int(WEEK_S * PROBES_PER_S)) / PROBES_PER_S

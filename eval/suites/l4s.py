@@ -27,6 +27,7 @@ class L4s(Suite):
 
     name = "l4s"
     scenario = "dumbbell"
+    takes_parameters = False
     profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
     max_runs = 100
     record_interval_s = 0.1

@@ -50,6 +50,7 @@ class FourFlows(Suite):
 
     name = "four-flows"
     scenario = "efficiency"
+    fixed = ("start_span_s", "life_s")
 
     def grid(self, profile: str) -> Sequence[Point]:
         buffers = (1.0,) if profile == "quick" else (0.2, 1.0, 4.0)
@@ -88,6 +89,7 @@ class WideResponsiveness(Responsiveness):
     """Changes every 10 s in ranges much wider than those of a LEO path."""
 
     name = "responsiveness-wide"
+    takes_parameters = False
     PERIOD_S, PERIODS = 10, 20
 
     def case(self, point: Point, seed: int) -> Case:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -60,12 +61,28 @@ def fair_mbps(recording: Recording, judged: int) -> float:
     return float(np.mean(found)) if np.isfinite(found).all() else float("nan")
 
 
+def slowest_link(
+    recording: Recording, judged: int, after: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Rate delivered and capacity [T] of the slowest link of a flow's path, in these samples; each path has its own."""
+    scenario, flow = recording.scenario, recording.scenario.flows[judged]
+    delivered, rates = (recording.links[name][after] for name in ("delivered_mbps", "capacity_mbps"))
+    begins_s = recording.t_s[after] - recording.t_s[0]
+    changes_s = [flow.start_s, *(reroute.at_s for reroute in flow.reroutes)]
+    which = np.searchsorted(changes_s, begins_s + 1e-9, side="right") - 1
+    links = np.empty(len(which), dtype=int)
+    for k in np.unique(which):
+        here = which == k
+        path = scenario.path_of(judged, changes_s[max(int(k), 0)])
+        links[here] = min(path, key=lambda link: float(rates[here, link].mean()))
+    every = np.arange(len(links))
+    return delivered[every, links], rates[every, links]
+
+
 def link_values(recording: Recording, judged: int = 0) -> dict[str, float]:
     """Metrics of one flow, and of the slowest link of its path, without the start of the flow."""
-    scenario, after = recording.scenario, counted(recording, judged)
-    rates = recording.links["capacity_mbps"][after]
-    link = min(scenario.path_of(judged, scenario.flows[judged].start_s), key=lambda k: float(rates[:, k].mean()))
-    delivered, capacity = recording.links["delivered_mbps"][after, link], rates[:, link]
+    after = counted(recording, judged)
+    delivered, capacity = slowest_link(recording, judged, after)
     flow = {name: series[after, judged] for name, series in recording.flows.items()}
     sent = float(flow["sent_packets"].sum())
     inflation = flow["srtt_ms"] / flow["base_rtt_ms"]  # NaN without samples: after a connection of QUIC was closed
@@ -82,6 +99,7 @@ class LeoAccess(Suite):
 
     name = "leo-access"
     scenario = "leo-access"
+    fixed = ("profile",)
     profile: ClassVar[str] = "before-2024"
 
     def case(self, point: Point, seed: int) -> Case:
@@ -144,6 +162,11 @@ class FolderSuite(Suite):
     def __init__(self, folder: str) -> None:
         super().__init__()
         files = load_files(folder)
+        first: dict[str, Path] = {}
+        for path, scenario in files.items():
+            same = first.setdefault(scenario.model_dump_json(exclude={"name"}), path)
+            if same is not path:
+                raise FileError(str(path), path.name, f"another world than {same.name}: copies are no independent runs")
         self.worlds = {path.stem: scenario for path, scenario in files.items()}
         for path, scenario in files.items():
             if not any(map(_is_contenders, scenario.flows)):

@@ -24,6 +24,7 @@ class Responsiveness(Suite):
 
     name = "responsiveness"
     scenario = "leo-responsiveness"
+    fixed = ("loss",)
     loss: ClassVar[bool] = False
 
     def case(self, point: Point, seed: int) -> Case:

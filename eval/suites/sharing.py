@@ -37,6 +37,7 @@ class InterRtt(_Sharing):
 
     name = "inter-rtt"
     scenario = "inter-rtt"
+    fixed = ("join_s",)
 
     def grid(self, profile: str) -> Sequence[Point]:
         buffers = (1.0,) if profile == "quick" else (0.2, 1.0, 4.0)
@@ -51,6 +52,7 @@ class IntraRtt(_Sharing):
 
     name = "intra-rtt"
     scenario = "intra-rtt"
+    fixed = ("join_s",)
 
     def grid(self, profile: str) -> Sequence[Point]:
         return [{"base_rtt_ms": rtt} for rtt in RTTS_MS[profile]]
@@ -66,6 +68,7 @@ class ParkingLot(_Sharing):
 
     name = "parking-lot"
     scenario = "parking-lot"
+    fixed = ("long_start_s",)
 
     def grid(self, profile: str) -> Sequence[Point]:
         return [{"bottlenecks": n, "base_rtt_ms": rtt} for n in (3, 6) for rtt in RTTS_MS[profile]]
@@ -90,6 +93,7 @@ class Efficiency(_Sharing):
 
     name = "efficiency"
     scenario = "efficiency"
+    fixed = ("start_span_s", "life_s")
 
     def grid(self, profile: str) -> Sequence[Point]:
         return [{"flows": n} for n in ((5,) if profile == "quick" else (5, 10, 20))]
@@ -114,6 +118,7 @@ class CubicFriendliness(_Sharing):
 
     name = "cubic-friendliness"
     scenario = "cubic-friendliness"
+    fixed = ("join_s", "rival", "first")
 
     def grid(self, profile: str) -> Sequence[Point]:
         buffers = (1.0,) if profile == "quick" else (0.2, 1.0, 4.0)
@@ -141,6 +146,7 @@ class CubicCrowd(_Sharing):
 
     name = "cubic-crowd"
     scenario = "cubic-friendliness"
+    fixed = ("join_s", "rival", "first")
 
     def grid(self, profile: str) -> Sequence[Point]:
         return [{"flows": n} for n in {"quick": (3,), "reduced": (3, 9, 15, 21)}.get(profile, range(3, 22, 2))]

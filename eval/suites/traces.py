@@ -29,6 +29,7 @@ class Traces(Suite):
     scenario = "path-trace"
     by = "place"
     own_settings: ClassVar[tuple[str, ...]] = ("traces", "places", "place")
+    fixed = ("file", "path", "bandwidth_file")
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         super().__init__(settings)
@@ -46,6 +47,9 @@ class Traces(Suite):
         if not isinstance(given, str) or not given:
             raise OrbitccError("traces", given, f"--set traces=SET.npz with {self.name}: `orbitcc traces import`")
         return opened(given)
+
+    def parts(self) -> set[str]:
+        return {f"{self._set().digest}:test"}
 
     def _groups(self, found: TraceSet) -> dict[str, list[int]]:
         """Level of the factor -> its paths, in order."""
@@ -70,7 +74,8 @@ class Traces(Suite):
         rng = np.random.default_rng(int(entry["digest"], 16))
         rate_mbps, rtt_ms = ranges.rate_mbps.draw(rng), ranges.base_rtt_ms.draw(rng)
         scenario = self.build(
-            file=self.settings["traces"], path=k + 1, ordering="fifo", base_rtt_ms=rtt_ms,
+            file=self.settings["traces"], path=k + 1, ordering="fifo",
+            base_rtt_ms=rtt_ms if entry["rtt_ms"] is None else None,
             rate_mbps=rate_mbps if entry["rate_step_s"] is None else None,
         )  # fmt: skip
         return Case(seed, scenario.with_seed(seed), point)
@@ -80,7 +85,7 @@ class Traces(Suite):
         there = [(p, n) for n in numbers for p in self.points(profile) if not p or n <= len(self._at(p))]
         if not there:
             raise OrbitccError("first_run", self.first_run, f"at most {self.max_runs}, the paths of a {self.by}")
-        return [self.case(point, number) for point, number in there]
+        return [self._case(point, number) for point, number in there]
 
     def _at(self, point: Point) -> list[int]:
         return self.groups.get(str(point[str(self.by)]), [0])  # one that there is not is refused in its case

@@ -101,6 +101,6 @@ def regain_s(t_s: np.ndarray, goodput_mbps: np.ndarray, since_s: float, rate_mbp
     second = np.convolve(g, np.ones(per) / per, mode="valid")  # of the second that begins with each sample
     enough = second >= 0.9 * PAYLOAD * rate_mbps
     for k in np.flatnonzero(enough):
-        if enough[k : k + 2 * per + 1].all():
+        if k + 2 * per < len(enough) and enough[k : k + 2 * per + 1].all():
             return max(float(t[k]) - step, 0.0)
     return float(t[-1])

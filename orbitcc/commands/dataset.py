@@ -52,12 +52,12 @@ def dataset(
 
     from orbitcc.agents.data import minari
     from orbitcc.agents.data.decisions import Actor, collect
+    from orbitcc.agents.registry import policy_spec
     from orbitcc.commands.run import RunProgress, settings
     from orbitcc.common import provenance
     from orbitcc.common.errors import UnknownNameError
     from orbitcc.envs import scenarios
     from orbitcc.envs.description.flows import Flow, parse_value
-    from orbitcc.envs.description.scenario import ControllerSpec
     from orbitcc.envs.environments import presets
 
     minari.check(name, root)
@@ -68,7 +68,7 @@ def dataset(
                 raise UnknownNameError("--set", key, scenarios.SCENARIOS[scenario].params)
     loaded = scenarios.for_training(scenarios.named(scenario), parameters)
     controllers = [Flow.parse(text).controller for text in flow or []]
-    controllers += [ControllerSpec(name="policy", params={"path": path}) for path in policy or []]
+    controllers += [policy_spec(text) for text in policy or []]
     own = (Actor.of(controller).preset for controller in controllers)
     chosen = presets.preset(preset) if preset else next(filter(None, own), presets.preset())
     if reward:

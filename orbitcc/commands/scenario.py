@@ -55,6 +55,10 @@ def export(
     seed: Seed = None,
 ) -> None:
     """Write a scenario with every field to a TOML file for `orbitcc run`."""
+    from orbitcc.common.errors import FileError
+
+    if out.suffix != ".toml":
+        raise FileError("--out", str(out), "a name ending in .toml")
     print(f"scenario: {load(scenario, changes, seed).save(out)}")
 
 

@@ -295,6 +295,11 @@ def test_a_journal_is_kept_only_where_it_is_asked_for() -> None:
     other = FlowVectorEnv(9, busy(), journal=True)
     with pytest.raises(OrbitccError, match="3 worlds"):
         other.replay(keeping.journal())
+    for changes in ({"preset": "orca"}, {"interval_ms": 77}):
+        another = FlowVectorEnv(3, busy(), journal=True, **changes)
+        another.reset(seed=1)
+        with pytest.raises(OrbitccError, match="one of another preset"):
+            another.replay(keeping.journal())
 
 
 def test_worlds_for_the_emulator_are_those_that_a_kernel_can_play() -> None:

@@ -1,5 +1,7 @@
 """The gymnasium environment: episodes, seeds, errors."""
 
+import warnings
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -202,3 +204,16 @@ def test_an_action_of_400_digits_is_one_line():
     for action in (HUGE, [HUGE], [[-HUGE]]):
         with pytest.raises(OrbitccError, match="numbers of shape"):
             env.step(action)
+
+
+@pytest.mark.parametrize(
+    "action", [["0.5"], np.array(["2020"], "datetime64[Y]"), np.ma.array([0.5], mask=[True]), [None]], ids=str
+)
+def test_actions_that_are_no_numbers_are_refused(action) -> None:
+    env = CongestionEnv("dumbbell", duration_s=2.0)
+    env.reset(seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(OrbitccError, match="action"):
+            env.step(action)
+        env.step([1e300])  # as any other beyond the bounds

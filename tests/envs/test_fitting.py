@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import Cbr, ControllerSpec, Flow
@@ -177,6 +178,15 @@ def test_ping_alone_gives_delays_and_losses_and_says_what_is_missing(file):
     assert link.reverse.loss == link.loss
     assert [note.quantity for note in found.notes if note.defaulted] == ["rate", "queue"]
     assert link.rate_mbps == 100
+
+
+def test_recordings_that_are_not_of_one_path_are_refused(file):
+    here = file(ping_log([20.0 + k % 3 for k in range(60)]))
+    with pytest.raises(OrbitccError, match="another recording than"):
+        gather([here, here])
+    far = file(ping_log([597.0 + k % 3 for k in range(60)]))
+    with pytest.raises(OrbitccError, match="of the same path as .*597 and 20 ms"):
+        gather([here, far])
 
 
 def test_iperf3_gives_rate_base_rtt_losses_and_queue(file):

@@ -4,6 +4,7 @@ import pytest
 
 from orbitcc.envs import scenarios
 from orbitcc.eval.extrapolation import ABSOLUTE, _within, conditions
+from tests.envs import trace_folders
 
 
 def test_conditions_of_a_static_path():
@@ -80,6 +81,22 @@ def test_a_policy_is_named_that_was_trained_on_links_of_the_suite(tmp_path, chec
         line_up = contenders.line_up([], [str(tmp_path / f"on-{run}")])
         found = warnings(Results(suites.get("responsiveness"), line_up, "quick", 2, tmp_path, "0"))
         assert found == (["on-2 was trained on links of this suite: its figures are those of a training set"] * warned)
+
+
+def test_links_of_folders_and_parts_of_trace_sets_are_remembered(tmp_path):
+    from orbitcc.agents.training_range import training_range
+    from orbitcc.envs.scenarios.folder import load_folder
+    from orbitcc.eval import suites
+    from orbitcc.training import recipe
+
+    world = scenarios.get("dumbbell", controller="external")
+    world.save(tmp_path / "w.toml")
+    assert training_range(load_folder(tmp_path)).links == world.links_digest
+    traces = trace_folders.shared()
+    for split, there in (("test", True), ("train", False)):
+        plan = recipe.load("ppo-leo", [f"scenario.traces={traces}", f"scenario.split={split}"])
+        own = training_range(plan.world()).links.split()
+        assert (not suites.get("traces", {"traces": traces}).parts().isdisjoint(own)) == there
 
 
 def test_rounding_and_a_residual_loss_are_no_warning():

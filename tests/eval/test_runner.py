@@ -52,6 +52,21 @@ def test_the_same_command_gives_the_same_series(results, tmp_path):
         assert (recording.flows["goodput_mbps"] == other.flows["goodput_mbps"]).all()
 
 
+def test_a_folder_goes_on_with_its_own_settings_alone_and_is_compared_by_its_plan(tmp_path):
+    def evaluate(runs: int, **settings) -> Results:
+        suite = suites.get("responsiveness", settings)
+        line_up = contenders.line_up(["cubic", "reno"], [])
+        return run_suite(suite, line_up, out_dir=tmp_path, runs=runs, quiet=True, resume=True)
+
+    evaluate(2)
+    for settings in ({"buffer_bytes": 400_000}, {"transport": "quic"}):
+        with pytest.raises(OrbitccError, match="these settings; it has none"):
+            evaluate(2, **settings)
+    fewer = evaluate(1)
+    (found,) = {d.change.n for d in differences(tmp_path, tmp_path)}
+    assert (found, len(fewer.rows), len(lines_of(fewer))) == (1, 2, 4)
+
+
 def test_contenders_meet_the_same_scenarios(results):
     met = {c.label: [r["scenario"] for r in results.rows if r["contender"] == c.key] for c in results.contenders}
     assert met["cubic"] == met["reno"]

@@ -50,13 +50,13 @@ def test_mean_of_groups_is_the_textbook_interval():
 
 def test_worlds_differ_from_call_to_call_and_from_what_is_published_or_reserved():
     chosen = scoring.suites_of("leo")
-    runs = [[case.seed for _, case in scoring.worlds(chosen, 3, seed)] for seed in range(12)]
+    runs = [[world.case.seed for world in scoring.worlds(chosen, 3, seed)] for seed in range(12)]
     assert all(1_000_000 <= run < 9_000_000 for one in runs for run in one)
     assert len({run for one in runs for run in one}) == 12 * 15
-    assert runs[7] == [case.seed for _, case in scoring.worlds(chosen, 3, 7)]
-    names = [suite.name for suite, _ in scoring.worlds(chosen, 2, 1)]
+    assert runs[7] == [world.case.seed for world in scoring.worlds(chosen, 3, 7)]
+    names = [world.suite.name for world in scoring.worlds(chosen, 2, 1)]
     assert names == [*scoring.SETS["leo"]] * 2
-    digests = {scoring.worlds(chosen, 1, seed)[0][1].digest for seed in (1, 2, 3)}
+    digests = {scoring.worlds(chosen, 1, seed)[0].case.digest for seed in (1, 2, 3)}
     assert len(digests) == 3
 
 

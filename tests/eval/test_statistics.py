@@ -186,10 +186,14 @@ def test_one_run_has_a_value_without_interval():
     assert math.isnan(found.high)
 
 
-def test_one_run_against_three_has_an_interval():
-    # Of three draws from {0, 2, 2}, none is 0 with probability 8/27 and all are with 1/27: both tails reach the ends.
+def test_fewer_than_five_seeds_have_no_interval():
     found = probability_of_improvement([1.0], [0.0, 2.0, 2.0])
-    assert (found.value, found.low, found.high) == (pytest.approx(1 / 3), 0.0, 1.0)
+    assert found.value == pytest.approx(1 / 3)
+    assert not found.has_interval
+    assert [aggregate([1.0, 2.0, 3.0, 5.0]).has_interval, aggregate([1.0, 2.0, 3.0, 5.0, 8.0]).has_interval] == [
+        False,
+        True,
+    ]
     alone = probability_of_improvement([1.0], [0.0])
     assert np.isnan([alone.low, alone.high]).all()
 

@@ -1,8 +1,11 @@
 """The registry of suites and the responsiveness suite's conditions and measurements."""
 
+import shutil
+
 import numpy as np
 import pytest
 
+from orbitcc.agents import checkpoint
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import Recording, simulate
@@ -10,6 +13,7 @@ from orbitcc.envs.description.flows import Flow
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.suites.common import ratio_values
 from orbitcc.eval.suites.geo import download_values
+from orbitcc.eval.suites.links import link_values
 from orbitcc.eval.suites.transients import regain_s
 from tests.envs import trace_folders
 
@@ -214,11 +218,67 @@ def test_scored_windows_leave_out_their_edges():
         ("inter-rtt", {"duration_s": 90}),
         ("inter-rtt", {"rate_mbps": 50}),
         ("leoem-fairness", {"flows": 1}),
+        ("inter-rtt", {"join_s": 190}),
+        ("parking-lot", {"long_start_s": 190}),
+        ("efficiency", {"life_s": 20}),
+        ("four-flows", {"life_s": 20}),
+        ("cubic-friendliness", {"rival": "bbr3"}),
+        ("leo-access", {"profile": "since-2024"}),
+        ("responsiveness", {"loss": True}),
     ],
 )
 def test_what_a_suite_rests_on_is_no_setting(name, setting):
     with pytest.raises(OrbitccError, match="does not set itself"):
         suites.get(name, setting)
+
+
+@pytest.mark.parametrize("name", ["c4-tests", "l4s", "responsiveness-wide", "responsiveness-wide-loss"])
+@pytest.mark.parametrize("key", ["buffer_bdp", "base_rtt_ms", "nonsense"])
+def test_a_suite_with_a_network_of_its_own_takes_no_parameters(name, key):
+    with pytest.raises(OrbitccError, match=f"unknown name '{key}'"):
+        suites.get(name, {key: 9})
+    assert suites.get(name, {"first_run": 7}).first_run == 7
+
+
+@pytest.mark.parametrize("name", ["efficiency", "cubic-friendliness", "four-flows", "leoem-fairness", "leo-access"])
+@pytest.mark.parametrize("controller", ["cubic", "reno"])
+def test_the_contenders_flows_and_no_others_have_the_transport_of_the_settings(name, controller):
+    suite, plain = suites.get(name, {"transport": "quic"}), suites.get(name)
+    case, own = suite.cases("quick", 1)[0], contenders.from_controller(controller)
+    flows = suite.entered(case, own).flows
+    assert sum(flow.transport is not None for flow in flows) == (1 if name == "cubic-friendliness" else len(flows))
+    assert case.digest != plain.cases("quick", 1)[0].digest
+
+
+def test_a_rival_with_other_weights_is_another_case(tmp_path):
+    for name in ("perigee", "apogee"):
+        shutil.copytree(checkpoint.SHIPPED / name, tmp_path / name)
+    digests = []
+    for name in ("perigee", "apogee"):
+        (tmp_path / "rival").unlink(missing_ok=True)
+        (tmp_path / "rival").symlink_to(tmp_path / name)
+        flow = Flow(controller={"name": "policy", "params": {"path": str(tmp_path / "rival")}})
+        digests.append(suites.Case(1, scenarios.get("dumbbell").with_flows([flow])).digest)
+    assert digests[0] != digests[1]
+
+
+def test_copies_of_a_world_are_no_independent_runs(tmp_path):
+    world = scenarios.get("dumbbell", controller="external")
+    for name in ("a", "b"):
+        world.changed(name=name).save(tmp_path / f"{name}.toml")
+    with pytest.raises(OrbitccError, match=r"another world than a\.toml"):
+        suites.get(str(tmp_path))
+
+
+QUEUE = {"kind": "drop_tail_packets", "limit_packets": 50}
+
+
+def test_utilisation_is_that_of_the_link_that_a_flow_was_rerouted_to():
+    links = [{"name": n, "rate_mbps": 5, "delay_ms": 10, "queue": QUEUE} for n in ("a", "b")]
+    flow = {"controller": "cubic", "path": ["a"], "reroutes": [{"at_s": 2.0, "path": ["b"]}]}
+    world = scenarios.Scenario.build({"name": "w", "duration_s": 20.0, "links": links, "flows": [flow]})
+    values = link_values(simulate(world, record_interval_s=0.1))
+    assert values["utilisation"] > 0.9
 
 
 def test_a_factor_of_the_grid_can_be_pinned():

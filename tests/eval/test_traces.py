@@ -52,6 +52,7 @@ def test_places_of_the_training_are_told_from_others():
         ({"traces": "SET", "place": "Z"}, "place: 'Z'"),
         ({"traces": "SET", "trained_on": "A"}, "trained_on"),
         ({"traces": "SET", "first_run": 500}, "first_run: 500"),
+        ({"traces": "SET", "path": 1}, "path: 1 .* does not set itself"),
     ],
 )
 def test_wrong_settings_are_named(settings, words):

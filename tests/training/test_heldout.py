@@ -54,7 +54,7 @@ def test_cubic_fills_the_links(heldout: HeldOut) -> None:
 def test_the_shipped_policy_beats_random_and_constant_policies() -> None:
     name = "astraea"
     shipped = checkpoint.load(name)
-    worlds = HeldOut(compare.trained_on(shipped), shipped.preset, worlds=3, seed=2_000_000)
+    worlds = HeldOut(compare.trained_on(shipped)[0], shipped.preset, worlds=3, seed=2_000_000)
     ours = worlds.reward(shipped.policy.act)
     others = [constant(value) for value in (-1.0, 0.0, 0.1)] + [uniform(1)]
     assert ours > max(worlds.reward(other) for other in others)
@@ -64,7 +64,7 @@ def test_a_comparison_has_the_scorecard_of_classical_controllers_too(monkeypatch
     monkeypatch.setattr(compare, "CONSTANTS", (0.0,))
     scores = compare.compare("astraea", worlds=1, seed=5)
     assert {"score", "starved", "flooded", "ratio_equal_rtt", "convergence_s"} <= set(scores["cubic"])
-    assert scores["cubic"]["score"] == Weights().score(scores["cubic"])
+    assert scores["cubic"]["score"] == recipe.load("astraea").evaluation.score.score(scores["cubic"])
     assert set(scores["best constant action"]) == {"reward"}
     print_figures({"cubic": scores["cubic"], "nobody": {"reward": 0.5}})
     rows = {line.split()[1]: line for line in capsys.readouterr().out.splitlines() if len(line.split()) > 2}
@@ -76,21 +76,33 @@ def test_a_comparison_has_the_scorecard_of_classical_controllers_too(monkeypatch
 
 @pytest.mark.parametrize(("policy", "parts"), [("perigee", 5), ("astraea", 2), ("apogee", 0)])
 def test_a_policy_is_compared_on_the_worlds_of_its_training(policy: str, parts: int) -> None:
-    found = compare.trained_on(checkpoint.load(policy))
+    found, _ = compare.trained_on(checkpoint.load(policy))
     assert len(getattr(DISTRIBUTIONS.get(str(found), found), "parts", ())) == parts
 
 
 def test_a_run_is_compared_on_the_worlds_of_its_own_configuration(tmp_path) -> None:
     plan = recipe.load("astraea", ["scenario=train-leo"])
-    run = RunFolder.create(tmp_path, "train-leo", "astraea", 1, {"recipe": plan.model_dump()}, name="run")
+    about = {"recipe": plan.model_dump(), "worlds": plan.world_digest()}
+    run = RunFolder.create(tmp_path, "train-leo", "astraea", 1, about, name="run")
     shutil.copytree(checkpoint.SHIPPED / "astraea", run.best)
-    assert compare.trained_on(checkpoint.load(str(run.best))) == DISTRIBUTIONS["train-leo"]
+    assert compare.trained_on(checkpoint.load(str(run.best))) == (DISTRIBUTIONS["train-leo"], plan.evaluation.score)
+    assert plan.evaluation.score != Weights()
 
 
-@pytest.mark.parametrize("policy", ["zenith", "zenith-rllib"])
-def test_a_policy_of_an_earlier_recipe_is_refused(policy: str) -> None:
-    with pytest.raises(OrbitccError, match=r"train-zenith.*; the recipe zenith has train-paths"):
-        compare.trained_on(checkpoint.load(policy))
+def test_a_run_whose_worlds_have_changed_is_not_compared(tmp_path) -> None:
+    about = {"recipe": recipe.load("astraea").model_dump(), "worlds": "0" * 12}
+    run = RunFolder.create(tmp_path, "train-leo", "astraea", 1, about, name="run")
+    shutil.copytree(checkpoint.SHIPPED / "astraea", run.best)
+    with pytest.raises(OrbitccError, match="the worlds of .* have changed since the training began"):
+        compare.trained_on(checkpoint.load(str(run.best)))
+
+
+@pytest.mark.parametrize("words", [["perigee", "--worlds", "0"], ["perigee", "--seed", "-1"], ["no-such-policy"]])
+def test_a_comparison_that_cannot_be_made_is_one_line(words: list[str], capsys) -> None:
+    with pytest.raises(SystemExit) as left:
+        compare.main(words)
+    assert left.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_a_policy_whose_recipe_has_other_worlds_by_now_is_refused() -> None:
