@@ -5,8 +5,7 @@ from orbitcc.envs.description.links import MIN_RATE_MBPS
 from orbitcc.envs.description.ranges import Span
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.orbits.pool import TracePool
-from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution
-from orbitcc.envs.scenarios.folder import Folder
+from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution, written
 
 
 def training_range(scenario: Scenario | ScenarioDistribution) -> TrainingRange:
@@ -16,8 +15,9 @@ def training_range(scenario: Scenario | ScenarioDistribution) -> TrainingRange:
     Scenarios of folders widen no range.
     """
     whole = scenario.parts if isinstance(scenario, Mixture) else (scenario,)
-    links = " ".join(dict.fromkeys(digest for part in whole for digest in _links(part)))
     parts = tuple(part for part in whole if isinstance(part, PathDistribution))
+    traces = [part.paths.part for part in parts if isinstance(part.paths, TracePool) and part.paths.traces]
+    links = " ".join(dict.fromkeys([*(world.links_digest for world in written(scenario)), *traces]))
     if not parts:
         remarks = "" if isinstance(scenario, Scenario) else scenario.description
         return TrainingRange(scenario=scenario.name, links=links, remarks=remarks)
@@ -31,16 +31,6 @@ def training_range(scenario: Scenario | ScenarioDistribution) -> TrainingRange:
         flows=(1.0, float(max(part.max_agents for part in parts))),  # a world begins with one, and others leave
         remarks=scenario.description,
     )
-
-
-def _links(part: Scenario | ScenarioDistribution) -> list[str]:
-    """The digests of links that a part of a distribution does not draw."""
-    if isinstance(part, Scenario):
-        return [part.links_digest]
-    if isinstance(part, Folder):
-        return [world.links_digest for world in part.scenarios]
-    pool = part.paths if isinstance(part, PathDistribution) else None
-    return [pool.part] if isinstance(pool, TracePool) and pool.traces else []
 
 
 def _rates(part: PathDistribution) -> Span:

@@ -26,7 +26,8 @@ from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.description.support import Backend
 from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.safety import SafetyFilter
-from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution
+from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution, written
+from orbitcc.eval.contenders import policies_of
 from orbitcc.eval.heldout_metrics import Weights
 from orbitcc.training.learners import ALGORITHMS, Algorithm, FlowPpoOptions
 
@@ -272,7 +273,9 @@ class Recipe(Model):
 
     def world_digest(self) -> str:
         """12 hex digits of the training worlds, whose file or definition may change while the recipe does not."""
-        return hashlib.sha256(self.world().model_dump_json().encode()).hexdigest()[:12]
+        world = self.world()
+        others = "".join(digest for scenario in written(world) for digest in policies_of(scenario))
+        return hashlib.sha256((world.model_dump_json() + others).encode()).hexdigest()[:12]
 
 
 WARM_UP = ("learning_starts", "learning_starts_world_steps")

@@ -297,6 +297,13 @@ class Mixture(ScenarioDistribution):
         return self.parts[int(at)].sample(rng)
 
 
+def written(worlds: Scenario | ScenarioDistribution) -> list[Scenario]:
+    """The scenarios among these worlds that are not drawn: a single one, or those of folders."""
+    parts = worlds.parts if isinstance(worlds, Mixture) else (worlds,)
+    folders = [part.scenarios for part in parts if isinstance(part, Folder)]
+    return [worlds] if isinstance(worlds, Scenario) else [world for folder in folders for world in folder]
+
+
 class _Draw:
     """Draws one scenario. The order of the draws is part of the distribution: it determines the result of a seed."""
 
