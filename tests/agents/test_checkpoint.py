@@ -192,7 +192,8 @@ def test_every_shipped_checkpoint_loads_is_small_and_tells_its_story() -> None:
         assert loaded.card.name == name
         assert loaded.card.training.command.startswith("orbitcc train ")
         heldout = loaded.card.scores["heldout"]
-        assert heldout["starved"] < 0.1 > heldout["flooded"]
+        assert heldout["starved"] < 0.1
+        assert heldout["flooded"] < 0.15  # in a quarter of zenith's worlds rivals fill the queue
         assert "held-out worlds" in loaded.card.scores["selection"]
         assert sum(path.stat().st_size for path in folder.iterdir()) < 1_000_000
         assert (folder / "README.md").is_file()
