@@ -100,9 +100,9 @@ def digest(name: str) -> str:
         files = sorted(file for file in inside if file.suffix in (".pkl", ".msgpack"))
     elif "normalize" in options:
         files.append(_existing(options["normalize"]))
-    if (own := Path(options.get("preset", ""))).is_file():
-        files.append(own)
     found = hashlib.sha256(repr(sorted(options.items())).encode())
+    if "preset" in options:
+        found.update(presets.preset(options["preset"]).identity.encode())
     for file in files:
         found.update(read_bytes(file, MOST_STATE))
     return found.hexdigest()[:12]

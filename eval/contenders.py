@@ -150,7 +150,12 @@ def _as_trained(name_or_path: str) -> Contender:
 def policies_of(scenario: Scenario) -> list[str]:
     """The digests of the policies that flows of a scenario name: its description has no more than where they are."""
     named = [flow.controller for flow in scenario.flows if controllers.get(flow.controller.name).kind == "policy"]
-    return [_policy(str(spec.params.get("path", spec.name)), spec.params).digest for spec in named]
+    return [digest_of(spec) for spec in named]
+
+
+def digest_of(policy: ControllerSpec) -> str:
+    """Of the files and options of a policy that a controller names."""
+    return _policy(str(policy.params.get("path", policy.name)), policy.params).digest
 
 
 def from_program(spec: ControllerSpec) -> Contender:

@@ -80,7 +80,7 @@ def trace(scenario: Scenario, policy: str) -> Trace:
     loaded = python_policy.Run(policy) if python_policy.is_python_policy(policy) else checkpoint.load(policy)
     first = scenario.flows[0].changed(controller=ControllerSpec(name="policy", params={"path": policy}))
     played = scenario.with_flows([first, *scenario.flows[1:]])
-    episodes = collect(played, preset=loaded.preset)
+    episodes = collect(played, preset=loaded.preset, seed=scenario.seed)
     found = next((episode for episode in episodes if episode.flow == played.flow_names[0]), None)
     if found is None:
         raise OrbitccError("scenario", scenario.name, "one in which the flow of the policy decides more than once")

@@ -41,6 +41,7 @@ def trained_on(loaded: checkpoint.Checkpoint) -> tuple[str | Scenario | Scenario
             raise StateError("checkpoint", f"the worlds of {run.path / CONFIG} have changed since the training began")
         return plan.held_out_world(), plan.evaluation.score
     if card.training is None or card.training_range.scenario in scenarios.names():
+        print(f"worlds and score: {card.training_range.scenario} with its default settings; the run folder is not here")
         return card.training_range.scenario, Weights()
     name, said = card.training.recipe, card.training_range.scenario
     for learner in recipes.LEARNERS if name not in recipes.names() else ():
@@ -64,8 +65,9 @@ def compare(name_or_path: str, worlds: int = 32, seed: int = 2_000_000) -> dict[
     for name in CLASSICAL:
         controller, _ = controllers.make(name, {})
         scores[name] = heldout.run(controller)
-    for figures in scores.values():
-        figures["score"] = weights.score(figures)
+    for name, figures in scores.items():
+        if name not in CLASSICAL or not weights.reward:  # they have no reward
+            figures["score"] = weights.score(figures)
     scores["best constant action"] = {"reward": max(heldout.reward(constant(value)) for value in CONSTANTS)}
     scores["uniformly random"] = {"reward": heldout.reward(uniform(seed))}
     return scores

@@ -164,7 +164,8 @@ def draw(folders: Sequence[Path], picture: Path) -> Path:
     heldout = HeldOut(plan.held_out_world(), plan.preset, plan.evaluation.worlds, plan.evaluation.seed)
     cubic, _ = controllers.make("cubic", {})
     figures = heldout.run(cubic)
-    figures["score"] = plan.evaluation.score.score(figures)
+    if not plan.evaluation.score.reward:  # Cubic has none
+        figures["score"] = plan.evaluation.score.score(figures)
     marks = {f"heldout/{tag}": {"Cubic": value} for tag, value in figures.items() if tag not in _FAILURES}
     marks["heldout/reward"] = {
         "best constant": max(heldout.reward(constant(value)) for value in CONSTANTS),

@@ -111,6 +111,7 @@ def new_run(recipe: Recipe, seed: int, out: Path, command: str, name: str | None
         OrbitccError: a run with this name exists, or the folder cannot be written.
     """
     about = {"recipe": recipe.model_dump(), "seed": seed, "command": command, "worlds": recipe.world_digest()}
+    about["preset"] = recipe.preset_digest()
     config = {**about, "revision": revision(), "versions": versions()}
     return RunFolder.create(out, recipe.scenario_name, recipe.name, seed, config, name=name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -18,16 +19,16 @@ from orbitcc.agents.safety_filter import limits
 from orbitcc.agents.training_range import training_range
 from orbitcc.common import code
 from orbitcc.common.errors import FileError, OrbitccError, UnknownNameError
-from orbitcc.common.files import MOST_LEVELS, read_toml
+from orbitcc.common.files import MOST_LEVELS, MOST_TABLE, read_bytes, read_toml
 from orbitcc.envs import scenarios
-from orbitcc.envs.description.flows import parse_value
+from orbitcc.envs.description.flows import ControllerSpec, parse_value
 from orbitcc.envs.description.model import Model, number
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.description.support import Backend
 from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.safety import SafetyFilter
 from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution, written
-from orbitcc.eval.contenders import policies_of
+from orbitcc.eval.contenders import digest_of, policies_of
 from orbitcc.eval.heldout_metrics import Weights
 from orbitcc.training.learners import ALGORITHMS, Algorithm, FlowPpoOptions
 
@@ -274,8 +275,26 @@ class Recipe(Model):
     def world_digest(self) -> str:
         """12 hex digits of the training worlds, whose file or definition may change while the recipe does not."""
         world = self.world()
-        others = "".join(digest for scenario in written(world) for digest in policies_of(scenario))
-        return hashlib.sha256((world.model_dump_json() + others).encode()).hexdigest()[:12]
+        others = [digest for scenario in written(world) for digest in policies_of(scenario)]
+        text = json.dumps([world.model_dump(mode="json"), others, _contents(world.model_dump(mode="json"))])
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def preset_digest(self) -> str:
+        """12 hex digits of the preset, whose file may change while the recipe does not."""
+        return hashlib.sha256(self.used_preset.identity.encode()).hexdigest()[:12]
+
+
+def _contents(value: Any) -> list[str]:
+    """The digests of files of elements and of policies that rivals are, which a description names by place."""
+    found: list[str] = []
+    if isinstance(value, dict):
+        if isinstance(tle := value.get("tle"), str) and tle:
+            found.append(hashlib.sha256(read_bytes(Path(tle), MOST_TABLE)).hexdigest())
+        if value.get("name") == "policy" and isinstance(value.get("params"), dict):
+            found.append(digest_of(ControllerSpec.build(value)))
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        found += _contents(inner)
+    return found
 
 
 WARM_UP = ("learning_starts", "learning_starts_world_steps")
@@ -317,6 +336,8 @@ def changed(data: dict[str, Any], changes: Sequence[str]) -> Recipe:
         key, equals, text = change.partition("=")
         if not equals or not key.strip():
             raise OrbitccError("set", change, "KEY=VALUE, e.g. learner.lr=1e-4")
+        if lost := [earlier for earlier in given if earlier.startswith(f"{key.strip()}.")]:
+            raise OrbitccError("--set", change, f"before {lost[0]}, which it would undo")
         given[key.strip()] = parse_value(text, key.strip())
     stated = copy.deepcopy(data)
     for key, value in given.items():
@@ -390,6 +411,15 @@ def _check_length(recipe: Recipe) -> None:
         raise OrbitccError("agent_steps", recipe.agent_steps, f"at least {least:,} ({why})")
 
 
+def _complete(table: dict[str, Any], field: str) -> None:
+    """Give named worlds all values of one of their tables, so that a change of one value keeps the others."""
+    if field in table or not isinstance(name := table.get("name"), str) or "kind" in table or "traces" in table:
+        return
+    value = getattr(scenarios.for_training(name), field, None)
+    if isinstance(value, Model):
+        table[field] = value.model_dump(mode="json")
+
+
 def _put(data: dict[str, Any], key: str, value: Any) -> None:
     *path, last = key.split(".")
     if len(path) >= MOST_LEVELS:
@@ -400,6 +430,8 @@ def _put(data: dict[str, Any], key: str, value: Any) -> None:
     table = data.get("scenario")
     if key == "scenario.traces" and isinstance(table, dict) and table.get("name") not in scenarios.MEASURED:
         table.pop("name", None)  # the worlds of a trace set, not those of the recipe
+    if path[:1] == ["scenario"] and len(path) > 1 and isinstance(table := data.get("scenario"), dict):
+        _complete(table, path[1])
     for part in path:
         node = node.setdefault(part, {})
         if not isinstance(node, dict):

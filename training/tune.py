@@ -139,6 +139,7 @@ def tune(
     asked = {
         "recipe": plan.model_dump(mode="json"),
         "worlds": plan.world_digest(),
+        "preset": plan.preset_digest(),
         "space": {key: asdict(values) for key, values in space.items()},
         "training seeds": list(seeds),
         "seed": seed,

@@ -140,6 +140,8 @@ def collect(
 def _check_fit(actor: Actor, chosen: Preset) -> None:
     if actor.preset is None:
         return
+    if actor.preset.interval != chosen.interval:
+        raise OrbitccError("preset", chosen.name, f"one with the interval of {actor.controller}")
     for kind in ("observation", "action"):
         own, other = getattr(actor.preset, kind), getattr(chosen, kind)
         native = isinstance(own, Native) and isinstance(other, Native)

@@ -302,7 +302,7 @@ class Core:
         kept = self.require_journal()
         scenarios = [self.scenario(world).model_dump() for world in range(self.num_worlds)]
         generators = [self.generator(index, None).bit_generator.state for index in range(len(self.generators))]
-        return {**kept.written(), "scenarios": scenarios, "generators": generators, "preset": repr(self.preset)}
+        return {**kept.written(), "scenarios": scenarios, "generators": generators, "preset": self.preset.identity}
 
     def replay(self, journal: Mapping[str, Any], agents: list[int]) -> None:
         """Run all worlds again to the moment at which `journal` was written; they continue identically.
@@ -312,7 +312,7 @@ class Core:
         Raises:
             OrbitccError: no journal is kept, or it is one of another number of worlds or another preset.
         """
-        if journal["preset"] != repr(self.preset):
+        if journal.get("preset") != self.preset.identity:
             raise OrbitccError("journal", "one of another preset", "one that an environment with this preset wrote")
         self.require_journal().replay(dict(journal), self.batch, agents, self.batch.alone())
         for index, state in enumerate(journal["generators"]):

@@ -242,6 +242,10 @@ RewardLike: TypeAlias = str | Mapping[str, Any] | Native | Reward
 """A function: the name of a native one, a mapping with its `name` and parameters, or a Python object."""
 
 
+_LOADING: list[Any] = []
+"""The bases of the presets that are being read."""
+
+
 @dataclass(frozen=True)
 class Preset:
     """Observation, action and reward functions, the decision interval they were made for, and a safety filter.
@@ -314,11 +318,26 @@ class Preset:
                 raise OrbitccError(key, value, "text")
         if "interval_ms" in data and "interval_rtts" not in data:
             data["interval_rtts"] = 0.0
+        if base in _LOADING:
+            raise OrbitccError("base", base, "a preset that does not begin with itself")
+        _LOADING.append(base)
         try:
             found = preset(base)
         except UnknownNameError as error:
             raise error.at("base") from None
+        finally:
+            _LOADING.pop()
         return replace(found, **{"name": base, **data})
+
+    @property
+    def identity(self) -> str:
+        """What it does, as text: functions, intervals, clock and limits, whatever their names and texts are."""
+        functions = [
+            definition_hash(kind, function) if isinstance(function, Native) else f"{kind} {function.name}"
+            for kind in ("observation", "action", "reward")
+            for function in [getattr(self, kind)]
+        ]
+        return json.dumps([*functions, self.interval, self.clock, self.limits])
 
     @property
     def interval_ns(self) -> int:

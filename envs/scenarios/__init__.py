@@ -265,11 +265,15 @@ def _mixture(
     weights: Any = None,
     **fields: Any,
 ) -> Mixture:
+    if weights is not None and any("weight" in part for part in parts):
+        raise OrbitccError("weights", weights, "none where parts have a weight of their own")
     if weights is None:
         weights = [part.get("weight", 1.0) for part in parts]
     made = []
     for index, part in enumerate(parts):
         try:
+            if both := [name for name in part.get("without", ()) if name in part]:
+                raise OrbitccError("without", both[0], "no field that the part sets itself")
             whole = part if {"folder", "scenarios"} & part.keys() else {**common, **part}
             complete = _part(**{"name": fields.get("name", ""), **whole})
             made.append((Folder if complete.get("kind") == "folder" else PathDistribution).build(complete))

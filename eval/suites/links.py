@@ -197,6 +197,7 @@ class GeoSharing(Suite):
 
     name = "geo-sharing"
     scenario = "geo-viasat-2020"
+    fixed = ("application_offset_s",)
 
     def grid(self, profile: str) -> Sequence[Point]:
         return [{"beside": name} for name in ("cubic", "hybla", "itself")]

@@ -55,7 +55,7 @@ def dataset(
     from orbitcc.agents.registry import policy_spec
     from orbitcc.commands.run import RunProgress, settings
     from orbitcc.common import provenance
-    from orbitcc.common.errors import UnknownNameError
+    from orbitcc.common.errors import OrbitccError, UnknownNameError
     from orbitcc.envs import scenarios
     from orbitcc.envs.description.flows import Flow, parse_value
     from orbitcc.envs.environments import presets
@@ -67,7 +67,11 @@ def dataset(
             if key not in scenarios.SCENARIOS[scenario].params:
                 raise UnknownNameError("--set", key, scenarios.SCENARIOS[scenario].params)
     loaded = scenarios.for_training(scenarios.named(scenario), parameters)
-    controllers = [Flow.parse(text).controller for text in flow or []]
+    named = [Flow.parse(text) for text in flow or []]
+    for text, parsed in zip(flow or [], named, strict=True):
+        if parsed.model_fields_set - {"controller"}:
+            raise OrbitccError("--flow", text, "NAME[:param=value,...]: when flows start is the scenario's")
+    controllers = [parsed.controller for parsed in named]
     controllers += [policy_spec(text) for text in policy or []]
     own = (Actor.of(controller).preset for controller in controllers)
     chosen = presets.preset(preset) if preset else next(filter(None, own), presets.preset())

@@ -91,6 +91,13 @@ def path(
     if name is not None:
         if source is not None or target is not None:
             raise OrbitccError("--path", name, "either --path, or --from and --to, not both")
+        usual = {"shell": None, "tle": None, "mode": "isl", "selection": "shortest", "seed": 1, "start_s": 0.0,
+                 "min_elevation_deg": 25.0}  # fmt: skip
+        given = {"shell": shell, "tle": tle, "mode": mode, "selection": selection, "seed": seed, "start_s": start,
+                 "min_elevation_deg": min_elevation}  # fmt: skip
+        for field, value in given.items():
+            if value != usual[field]:
+                raise OrbitccError(OPTIONS.get(field, f"--{field}"), value, "none beside --path, which is a known path")
         trace = _known(name)
         trace = trace if duration is None else trace.lasting(duration)
     else:

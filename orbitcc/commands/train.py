@@ -196,6 +196,8 @@ def _resumed(run: Any, changes: Any, seed: int | None = None, plan: Any = None) 
         raise StateError("--set", "a resumed run keeps the values it began with; repeat them or leave --set away")
     if stored.get("worlds", begun.world_digest()) != begun.world_digest():
         raise StateError("--resume", f"the worlds of {begun.scenario_name} are not those with which the run began")
+    if stored.get("preset", begun.preset_digest()) != begun.preset_digest():
+        raise StateError("--resume", f"the preset {begun.preset} is not that with which the run began")
     with locked(run.path):
         saved = run.recover()
     now, then = dict(flat((plan or begun).model_dump())), dict(flat(begun.model_dump()))

@@ -37,8 +37,8 @@ def test_actions_are_nearly_those_in_floating_point(policy, scenario, settings, 
         names = [feature["name"] if isinstance(feature, dict) else feature for feature in given]
         told = np.array([name == checkpoint.PREFERENCE for name in names])
         assert np.quantile(off[:, ~told], 0.99) < 2e-4
-        # a logarithm from -4.6 to -1.9 that follows from the occupancy, which is estimated from ratios of rates; one that is
-        # nearly too far from what a share explains may count in one arithmetic and not in the other
+        # a logarithm from -4.6 to -1.9 that follows from the occupancy, which is estimated from ratios of rates; one
+        # that is nearly too far from what a share explains may count in one arithmetic and not in the other
         assert not told.any() or np.quantile(off[:, told], 0.99) < 0.05
         assert np.quantile(apart, 0.99) < (2e-3 if told.any() else 1e-3)
 
