@@ -115,7 +115,9 @@ def train(
         raise OrbitccError("--jobs", jobs, "1 with one seed")
     if folder is None:
         if learner is not None:
-            changes = [*recipes.by_learner(recipes.load(recipe), learner), *(changes or ())]
+            keys = {change.partition("=")[0].strip() for change in changes or ()}
+            learners = recipes.by_learner(recipes.load(recipe), learner)
+            changes = [*(c for c in learners if c.partition("=")[0] not in keys), *(changes or ())]
         plan = recipes.load(recipe, changes or ())
         recipes.check_names(plan)
     logbooks = (*map(trackers.named, track or ()), *(logbook or ()))
