@@ -49,7 +49,7 @@ COLUMNS = {
     "hot_utilisation": "utilisation of the 20 busiest links ↑",
 }
 PERCENT = ("retransmission_rate",)
-RULES = {"shortest": "shortest routes", "sticky": "satellites kept until they set, with interruptions"}
+RULES = {"shortest": "shortest routes", "sticky": "satellites kept until they set, with outages"}
 SEEN_FROM = {"The Americas": (15.0, -85.0), "Europe and Africa": (25.0, 20.0), "Asia and Australia": (15.0, 115.0)}
 """Title of a globe -> the point below its middle, degrees north and east."""
 
