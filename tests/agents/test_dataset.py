@@ -128,6 +128,9 @@ def test_nothing_half_written_and_nothing_overwritten(root, monkeypatch):
     before = sorted(path.name for path in root.iterdir())
     again = orbitcc("dataset", "dumbbell", "--id", "taken-v0", "--flow", "cubic")
     wrong = orbitcc("dataset", "dumbbell", "--id", "no version", "--flow", "cubic")
+    begins = orbitcc("dataset", "dumbbell", "--id", "begins-v0", "--flow", "cubic@3s")
+    assert (begins.returncode, begins.stderr.count("\n")) == (2, 1)
+    assert "cubic@3s" in begins.stderr
     late = orbitcc("dataset", "dumbbell", "--id", "late-v0", "--flow", "cubic", "--set", "duration_s=0.001")
     assert [done.returncode for done in (again, wrong, late)] == [2, 2, 2]
     assert all(done.stderr.count("\n") == 1 for done in (again, wrong, late)), late.stderr

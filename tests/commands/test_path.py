@@ -102,6 +102,8 @@ def test_a_shell_of_ones_own():
         ([*SD_NY, "--path", "sd-ny-bp"], "--path: 'sd-ny-bp' is not allowed; allowed: either --path, or"),
         (["--path", "leoem-sd-ny"], "--path: unknown name 'leoem-sd-ny'; did you mean 'leoem-sd-ny-bp'?"),
         (["--path", "none.csv"], "no such file: none.csv"),
+        (["--path", "leoem-sd-ny-bp", "--shell", "kuiper1"], "--shell: 'kuiper1' is not allowed; allowed: none beside"),
+        (["--path", "leoem-sd-ny-bp", "--min-elevation", "60"], "--min-elevation: 60.0"),
         ([*SD_NY, "--out", "a.txt"], "file: 'a.txt' is not allowed; allowed: a name ending in .csv"),
         ([*SD_NY, "--plot", "a.bmp"], "plot: 'a.bmp' is not allowed; allowed: a file name ending in .png"),
     ],

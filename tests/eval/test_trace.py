@@ -63,6 +63,13 @@ def test_contributions_of_a_linear_policy_add_up_to_its_actions() -> None:
     assert made.gate.shape == (len(made.actions), 0)
 
 
+def test_the_seed_of_the_scenario_is_that_of_the_trace() -> None:
+    played = scenarios.get("leo-responsiveness", loss=True, duration_s=10.0)
+    one, other, again = (trace(played.with_seed(seed), "perigee") for seed in (1, 7, 7))
+    assert not np.array_equal(one.actions, other.actions)
+    np.testing.assert_array_equal(other.actions, again.actions)
+
+
 def test_a_network_with_hidden_layers_has_no_contributions() -> None:
     made = trace(scenarios.get("dumbbell", duration_s=5.0), "apogee")
     assert not made.contributions.any()
