@@ -302,7 +302,7 @@ class Core:
         kept = self.require_journal()
         scenarios = [self.scenario(world).model_dump() for world in range(self.num_worlds)]
         generators = [self.generator(index, None).bit_generator.state for index in range(len(self.generators))]
-        return {**kept.written(), "scenarios": scenarios, "generators": generators, "preset": self.preset.identity}
+        return {**kept.written(), "scenarios": scenarios, "generators": generators, "of": self._journal_of}
 
     def replay(self, journal: Mapping[str, Any], agents: list[int]) -> None:
         """Run all worlds again to the moment at which `journal` was written; they continue identically.
@@ -310,15 +310,20 @@ class Core:
         agents: with how many each world begins. The worlds must have begun once.
 
         Raises:
-            OrbitccError: no journal is kept, or it is one of another number of worlds or another preset.
+            OrbitccError: no journal is kept, or it is one of another number of worlds, preset, background or transport.
         """
-        if journal.get("preset") != self.preset.identity:
-            raise OrbitccError("journal", "one of another preset", "one that an environment with this preset wrote")
+        if journal.get("of", self._journal_of) != self._journal_of:
+            allowed = "one that an environment with this preset, background and transport wrote"
+            raise OrbitccError("journal", "one of another environment", allowed)
         self.require_journal().replay(dict(journal), self.batch, agents, self.batch.alone())
         for index, state in enumerate(journal["generators"]):
             self.generator(index, None).bit_generator.state = state
         self._scenarios = [Scenario.build(scenario) for scenario in journal["scenarios"]]
         self.look()
+
+    @property
+    def _journal_of(self) -> str:
+        return f"{self.preset.identity} {self.config.background} {self.config.transport}"
 
     def require_journal(self) -> Journal:
         """The journal; raises OrbitccError if none is kept."""

@@ -66,6 +66,9 @@ def dataset(
         for key in parameters:
             if key not in scenarios.SCENARIOS[scenario].params:
                 raise UnknownNameError("--set", key, scenarios.SCENARIOS[scenario].params)
+    elif parameters and scenario not in scenarios.MEASURED:
+        allowed = "a parameter of a named scenario; of other worlds, a file that has the change"
+        raise OrbitccError("--set", ", ".join(parameters), allowed)
     loaded = scenarios.for_training(scenarios.named(scenario), parameters)
     named = [Flow.parse(text) for text in flow or []]
     for text, parsed in zip(flow or [], named, strict=True):

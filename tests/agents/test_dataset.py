@@ -131,6 +131,8 @@ def test_nothing_half_written_and_nothing_overwritten(root, monkeypatch):
     begins = orbitcc("dataset", "dumbbell", "--id", "begins-v0", "--flow", "cubic@3s")
     assert (begins.returncode, begins.stderr.count("\n")) == (2, 1)
     assert "cubic@3s" in begins.stderr
+    drawn = orbitcc("dataset", "train-leo", "--id", "drawn-v0", "--policy", "perigee", "--set", "duration_s=6")
+    assert (drawn.returncode, drawn.stderr.count("\n")) == (2, 1)
     late = orbitcc("dataset", "dumbbell", "--id", "late-v0", "--flow", "cubic", "--set", "duration_s=0.001")
     assert [done.returncode for done in (again, wrong, late)] == [2, 2, 2]
     assert all(done.stderr.count("\n") == 1 for done in (again, wrong, late)), late.stderr

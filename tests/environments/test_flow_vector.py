@@ -295,10 +295,10 @@ def test_a_journal_is_kept_only_where_it_is_asked_for() -> None:
     other = FlowVectorEnv(9, busy(), journal=True)
     with pytest.raises(OrbitccError, match="3 worlds"):
         other.replay(keeping.journal())
-    for changes in ({"preset": "orca"}, {"interval_ms": 77}):
+    for changes in ({"preset": "orca"}, {"interval_ms": 77}, {"background": "reno"}, {"transport": "quic"}):
         another = FlowVectorEnv(3, busy(), journal=True, **changes)
         another.reset(seed=1)
-        with pytest.raises(OrbitccError, match="one of another preset"):
+        with pytest.raises(OrbitccError, match="one of another environment"):
             another.replay(keeping.journal())
 
 
