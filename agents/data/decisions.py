@@ -140,8 +140,6 @@ def collect(
 def _check_fit(actor: Actor, chosen: Preset) -> None:
     if actor.preset is None:
         return
-    if actor.preset.interval != chosen.interval:
-        raise OrbitccError("preset", chosen.name, f"one with the interval of {actor.controller}")
     for kind in ("observation", "action"):
         own, other = getattr(actor.preset, kind), getattr(chosen, kind)
         native = isinstance(own, Native) and isinstance(other, Native)
@@ -149,6 +147,8 @@ def _check_fit(actor: Actor, chosen: Preset) -> None:
         if not same:
             allowed = f"the {kind} of {actor.controller}, which is {own if native else own.name}"
             raise OrbitccError("preset", chosen.name, allowed)
+    if actor.preset.interval != chosen.interval:
+        raise OrbitccError("preset", chosen.name, f"one with the interval of {actor.controller}")
 
 
 def _play(drawn: Scenario, actors: Sequence[Actor], preset: Preset, seed: int, at_least: int) -> Iterator[FlowEpisode]:

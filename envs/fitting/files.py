@@ -123,7 +123,7 @@ def _check_together(found: Sequence[AnyRecording]) -> None:
     known: dict[bytes, str] = {}
     least: list[tuple[float, str]] = []
     for one in found:
-        if isinstance(one, Opportunities):  # both directions may have the same
+        if isinstance(one, Opportunities | Delays):  # pairs are checked apart, and both directions may have the same
             continue
         values = [np.asarray(getattr(one, field.name)) for field in fields(one) if field.name != "file"]
         content = type(one).__name__.encode() + b"".join(v.tobytes() for v in values if v.dtype.kind in "biuf")

@@ -272,10 +272,10 @@ def _mixture(
     made = []
     for index, part in enumerate(parts):
         try:
-            if both := [name for name in part.get("without", ()) if name in part]:
-                raise OrbitccError("without", both[0], "no field that the part sets itself")
             whole = part if {"folder", "scenarios"} & part.keys() else {**common, **part}
             complete = _part(**{"name": fields.get("name", ""), **whole})
+            if both := [name for name in part.get("without", ()) if name in part]:
+                raise OrbitccError("without", both[0], "no field that the part sets itself")
             made.append((Folder if complete.get("kind") == "folder" else PathDistribution).build(complete))
         except ValidationError as error:
             raise as_orbitcc_error(error).under(f"parts.{index}") from None

@@ -183,8 +183,10 @@ def test_the_page_says_which_conditions_were_run(results):
 
 
 def test_each_scenario_of_a_folder_has_rows_and_its_name(results, tmp_path, capsys):
-    for name in ("far", "near"):
-        scenario = scenarios.get("dumbbell", duration_s=1).with_flows([Flow(controller="contender")])
+    for name, rtt_ms in (("far", 90), ("near", 20)):
+        scenario = scenarios.get("dumbbell", base_rtt_ms=rtt_ms, duration_s=1).with_flows(
+            [Flow(controller="contender")]
+        )
         scenario.save(tmp_path / f"{name}.toml")
     suite = suites.get(str(tmp_path))
     values = {"far": 0.3, "near": 0.9}
@@ -212,8 +214,8 @@ def test_each_scenario_of_a_folder_has_rows_and_its_name(results, tmp_path, caps
 
 
 def test_who_is_best_has_a_mark_in_the_table_of_each_scenario(results, tmp_path):
-    for name in ("far", "near"):
-        scenarios.get("dumbbell", duration_s=1).with_flows([Flow(controller="contender")]).save(
+    for name, rtt_ms in (("far", 90), ("near", 20)):
+        scenarios.get("dumbbell", base_rtt_ms=rtt_ms, duration_s=1).with_flows([Flow(controller="contender")]).save(
             tmp_path / f"{name}.toml"
         )
     suite = suites.get(str(tmp_path))

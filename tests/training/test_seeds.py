@@ -175,7 +175,7 @@ def test_interrupted_seeds_save_and_are_resumed_where_they_were(tmp_path: Path) 
     assert found["seeds"][2]["agent_steps"] >= 600
     assert len(list(tmp_path.iterdir())) == 3  # the same folders
     assert found["score"]["seeds"] == 3
-    assert found["score"]["low"] <= found["score"]["iqm"] <= found["score"]["high"]
+    assert (found["score"]["low"], found["score"]["high"], found["score"]["seeds"]) == (None, None, 3)  # too few
 
 
 @pytest.mark.slow
