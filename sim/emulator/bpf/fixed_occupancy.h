@@ -62,10 +62,10 @@ static __always_inline __u64 nearer(__u64 mean, __u64 value, __s64 w)
 	return mean + (__u64)((w * ((__s64)value - (__s64)mean)) >> 24);
 }
 
-/* Take in a flight (Q8) and the rate (Q4) an RTT later. */
+/* Take in a flight (Q16) and the rate (Q4) an RTT later. */
 static __always_inline void learn_occupancy(struct occupancy *o, __u64 interval_ns, __u64 flight, __u64 rate)
 {
-	__u64 rtt_ns = (__u64)o->least << 12;
+	__u64 rtt_ns = (__u64)o->least << 8;
 	__u64 span_ns = SPAN_RTTS * rtt_ns > SPAN_NS ? SPAN_RTTS * rtt_ns : SPAN_NS;
 	__s64 w = weight(interval_ns, rtt_ns, MEAN_RTTS), e, r, x, y;
 
@@ -99,12 +99,12 @@ GLOBAL int occupy(struct state *state, struct statistics *stats)
 	rtt_ns = least(stats->rtt_least_ns, MOST_RTT);
 	if (rtt_ns) {
 		rtt = rtt_ns >> 12;
-		if (!o->least || rtt < o->least)
-			o->least = rtt + 1;
+		if (!o->least || rtt_ns >> 8 < o->least)
+			o->least = (rtt_ns >> 8) + 1;
 		earlier = flight_earlier(o, stats, rtt);
 		rate = least(stats->delivery_rate, MOST_RATE);
 		if (earlier && rate)
-			learn_occupancy(o, stats->interval_ns, least(earlier, MOST_FLIGHT) << 8, rate << 4);
+			learn_occupancy(o, stats->interval_ns, least(earlier, MOST_FLIGHT) << 16, rate << 4);
 	}
 	return 1;
 }

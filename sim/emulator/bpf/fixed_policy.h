@@ -154,10 +154,11 @@ struct occupancy {
 	__u32 times[FLIGHTS];	/* in units of 2^12 ns, modulo 2^32, */
 	__u32 flights[FLIGHTS];	/* and packets in flight then; 0: none yet */
 	__u64 rate;		/* mean of the delivery rate, bytes per second in Q4, */
-	__u32 flight;		/* and of the packets in flight an RTT earlier, Q8; 0: none yet */
-	__u32 least;		/* the minimum RTT in units of 2^12 ns, rounded up; 0: none yet */
+	__u64 flight;		/* and of the packets in flight an RTT earlier, Q16; 0: none yet */
+	__u32 least;		/* the minimum RTT in units of 2^8 ns, rounded up; 0: none yet */
 	__s32 product;		/* Q32 */
 	__s32 square;
+	__u32 unused;
 };
 
 /* What a policy remembers of a flow; zeros at first. */
