@@ -193,10 +193,19 @@ def test_every_shipped_checkpoint_loads_is_small_and_tells_its_story() -> None:
         assert loaded.card.training.command.startswith("orbitcc train ")
         heldout = loaded.card.scores["heldout"]
         assert heldout["starved"] < 0.1
-        assert heldout["flooded"] < 0.15  # in a quarter of zenith's worlds rivals fill the queue
         assert "held-out worlds" in loaded.card.scores["selection"]
         assert sum(path.stat().st_size for path in folder.iterdir()) < 1_000_000
         assert (folder / "README.md").is_file()
+
+
+KNOWN = pytest.mark.xfail(reason="it floods more than a tenth of the seconds: docs/policies/zenith.md", strict=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["apogee", "astraea", "perigee", *(pytest.param(n, marks=KNOWN) for n in ("zenith", "zenith-rllib"))]
+)
+def test_no_shipped_policy_floods_a_tenth_of_the_seconds(name: str) -> None:
+    assert checkpoint.load(name).card.scores["heldout"]["flooded"] < 0.1
 
 
 def test_loading_a_policy_imports_neither_torch_nor_ray() -> None:
