@@ -178,6 +178,7 @@ fn features_and_actions_are_those_in_floating_point() {
             compare(&network(), request, &json!("log-window"), path_s, &mut random);
         }
         compare(&mixture(30), &list(), &drains, path_s, &mut random);
+        compare(&mixture(30), &list(), &json!("log-window"), path_s, &mut random);
     }
 }
 

@@ -37,9 +37,9 @@ impl Contest {
         let queue = (rtt_s - min_rtt_s).max(0.0) / (min_rtt_s + ALLOWANCE_S);
         others * others * queue.min(MOST)
     }
+}
 
-    /// The logarithm of the preference at this average, between those of the usual and the contested one.
-    pub fn preference(&self, usual: f64, contested: f64, average: f64) -> f64 {
-        usual + (average / FULL).min(1.0) * (contested - usual)
-    }
+/// The logarithm of the preference at this average, between those of the usual and the contested one.
+pub fn preference(usual: f64, contested: f64, average: f64) -> f64 {
+    usual + (average / FULL).min(1.0) * (contested - usual)
 }

@@ -434,10 +434,7 @@ impl Made {
     fn told(&self, average: f64, stats: &IntervalStats) -> f64 {
         match self.name {
             Name::DelayPreference if stats.delay_preference > 0.0 => libm::log(stats.delay_preference),
-            Name::DelayPreference => {
-                let contest = self.contest.as_ref();
-                contest.map_or(self.usual, |contest| contest.preference(self.usual, self.contested, average))
-            }
+            Name::DelayPreference => contest::preference(self.usual, self.contested, average),
             _ => average,
         }
     }
