@@ -22,6 +22,7 @@ OPTIONS = {"source": "--from", "target": "--to", "min_elevation_deg": "--min-ele
 
 
 def path(
+    ctx: typer.Context,
     source: Annotated[
         str | None,
         typer.Option("--from", help="A city, e.g. 'New York' (`orbitcc list places`), or latitude,longitude."),
@@ -91,13 +92,11 @@ def path(
     if name is not None:
         if source is not None or target is not None:
             raise OrbitccError("--path", name, "either --path, or --from and --to, not both")
-        usual = {"shell": None, "tle": None, "mode": "isl", "selection": "shortest", "seed": 1, "start_s": 0.0,
-                 "min_elevation_deg": 25.0}  # fmt: skip
-        given = {"shell": shell, "tle": tle, "mode": mode, "selection": selection, "seed": seed, "start_s": start,
-                 "min_elevation_deg": min_elevation}  # fmt: skip
-        for field, value in given.items():
-            if value != usual[field]:
-                raise OrbitccError(OPTIONS.get(field, f"--{field}"), value, "none beside --path, which is a known path")
+        for field in ("shell", "tle", "mode", "selection", "seed", "start", "min_elevation"):
+            source_of = ctx.get_parameter_source(field)  # of the click that typer brings
+            if source_of is not None and source_of.name == "COMMANDLINE":
+                allowed = "none beside --path, which is a known path"
+                raise OrbitccError(f"--{field.replace('_', '-')}", ctx.params[field], allowed)
         trace = _known(name)
         trace = trace if duration is None else trace.lasting(duration)
     else:
