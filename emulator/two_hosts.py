@@ -49,7 +49,7 @@ class TwoHosts:
         self.names = (f"{name}a", f"{name}b")
 
     def __enter__(self) -> TwoHosts:
-        _remove_left()
+        remove_left()
         try:
             for name, address in zip(self.names, (SENDER, RECEIVER), strict=True):
                 _run("ip", "netns", "add", name)
@@ -124,7 +124,7 @@ def _remove(name: str) -> None:
     subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
 
 
-def _remove_left() -> None:
+def remove_left() -> None:
     """Remove the namespaces of processes that were killed."""
     for path in _PLACES.glob("orbitcc*"):
         if (found := _OWN.fullmatch(path.name)) and not Path(f"/proc/{int(found[1], 16)}").exists():

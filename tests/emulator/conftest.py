@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitcc.emulator import needs
+from orbitcc.emulator import needs, two_hosts
 
 
 @pytest.fixture(autouse=True)
@@ -108,6 +108,7 @@ def _pid(controller):
 @pytest.fixture
 def leaves_nothing():
     """The same traces after a test as before it, soon: the kernel takes seconds to forget programs."""
+    two_hosts.remove_left()  # of processes that were killed long before: commands under test remove them, too
     before = traces()
     yield
     deadline = time.monotonic() + 30
