@@ -167,14 +167,6 @@ register(
         kind="internal",
         description="driven step by step by an environment; not for plain runs",
         make=_native_external,
-        params={
-            "delay_preference": Param(
-                0.0,
-                "how much delay counts for this flow, relative to the reward's weight; 0: as the reward says",
-                low=0.0,
-                high=1.0,
-            )
-        },
     )
 )
 

@@ -256,6 +256,8 @@ class _Compiler:
             "uplink_delay": _ns_of_ms(flow.uplink_delay_ms),
             "controller": controller,
         }
+        if flow.delay_preference:
+            compiled["delay_preference"] = flow.delay_preference
         traffic, first = flow.traffic, self.scenario.first_connection(index)
         if flow.pep is not None and first is not None:
             compiled["relays"] = {"from": first, "buffer": flow.pep.buffer_bytes}

@@ -286,6 +286,10 @@ class Flow(Model):
         default=None,
         description="a receiver that does not acknowledge as TCP does: stretch, divide or optimistic",
     )
+    delay_preference: Annotated[float, number(0, 1)] = Field(
+        default=0.0,
+        description="how much delay counts for an agent or a policy that is told; 0: the flow asks for nothing",
+    )
     transport: Transport = Field(
         default=None,
         description="`tcp`, or hosts that speak QUIC: `quic` or its table; controllers of quinn have the latter",
@@ -311,6 +315,9 @@ class Flow(Model):
         if self.receiver is not None and self.controller.name == "udp":
             raise OrbitccError("receiver.kind", self.receiver.kind, "None for udp, which has no acknowledgements")
         self._check_transport()
+        if self.delay_preference and self.controller.params.get("arithmetic") == "fixed":
+            allowed = "0 with arithmetic=fixed, whose preference is an option of the policy (delay)"
+            raise OrbitccError("delay_preference", self.delay_preference, allowed)
         if isinstance(self.receiver, Optimistic) and not isinstance(self.traffic, Bulk):
             raise OrbitccError("receiver.kind", self.receiver.kind, "stretch or divide, unless the traffic is bulk")
         if self.pep is not None and not isinstance(self.traffic, Bulk):
@@ -348,9 +355,9 @@ class Flow(Model):
     def parse(text: str) -> Flow:
         """`NAME[:param=value,...][@start]`, e.g. `cubic:hystart=off@20s`; OrbitccError about `flow` otherwise.
 
-        Four parameters belong to the flow, not to its controller: `rate_mbps=` makes it a constant-rate flow (the
-        controller `udp` needs it), `uplink_ms=` adds delay on its own access link, `stop=` is its end, and
-        `transport=quic` gives it hosts of QUIC.
+        Five parameters belong to the flow, not to its controller: `rate_mbps=` makes it a constant-rate flow (the
+        controller `udp` needs it), `uplink_ms=` adds delay on its own access link, `stop=` is its end,
+        `delay_preference=` is what it asks for, and `transport=quic` gives it hosts of QUIC.
         `model_fields_set` of the flow are the fields that the text names.
         """
         head, at, start = text.rpartition("@")
@@ -373,6 +380,8 @@ class Flow(Model):
                 own["uplink_delay_ms"] = parse_value(value)
             elif key == "transport":
                 own["transport"] = value
+            elif key == "delay_preference":
+                own["delay_preference"] = parse_value(value)
             elif key == "stop":
                 own["stop_s"] = parse_value(value.removesuffix("s"))
             else:

@@ -72,7 +72,7 @@ class EpisodeSource:
         flows = []
         for index, flow in enumerate(scenario.flows):
             if index in agents:
-                if flow.controller.name != EXTERNAL:  # else it keeps its parameters
+                if flow.controller.name != EXTERNAL:
                     flow = flow.model_copy(update={"controller": ControllerSpec(name=EXTERNAL)})
             elif flow.controller.name == EXTERNAL:
                 flow = flow.model_copy(update={"controller": self._background})

@@ -438,9 +438,9 @@ class _Draw:
             paths = [None, *((hop,) for hop in range(self.hops) for _ in range(dist.cross_flows.draw_whole(rng)))]
         own_rtts = rng.random() < dist.own_rtt_probability
         preference, asks = dist.delay_preference, dist.delay_preference_probability
-        asked = {"delay_preference": preference.draw(rng)} if preference.low < 1 else {}
+        asked = preference.draw(rng) if preference.low < 1 else 0.0
         if asks < 1 and rng.random() >= asks:
-            asked = {}
+            asked = 0.0
         flows: list[Flow] = []
         start = 0.0
         for i, path in enumerate(paths):
@@ -458,7 +458,8 @@ class _Draw:
             flows.append(
                 Flow.trusted(
                     name=f"flow-{i}",
-                    controller=ControllerSpec(name=EXTERNAL, params=asked),
+                    controller=ControllerSpec(name=EXTERNAL),
+                    delay_preference=asked,
                     path=path,
                     start_s=float(start),
                     stop_s=stop,

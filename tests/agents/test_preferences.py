@@ -12,6 +12,7 @@ from orbitcc.agents.model_card import Layer
 from orbitcc.agents.registry import policy_spec
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.description.ranges import Span
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 from orbitcc.envs.environments.presets import definition_hash, preset
@@ -19,6 +20,7 @@ from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.scenarios import get
 from orbitcc.envs.scenarios.training import TRAIN_LEO
 from orbitcc.eval.contenders import from_policy
+from orbitcc.training.heldout import HeldOut
 from tests.commands.shell import called
 
 CONSTANT: dict[str, Any] = {"name": "delay-preference", "usual": 1.0}
@@ -57,17 +59,17 @@ def test_all_learning_flows_of_a_world_have_one_preference_from_the_range() -> N
     seen = []
     for seed in range(300):
         scenario = worlds.sample(np.random.default_rng(seed))
-        learners = [f.controller.params for f in scenario.flows if f.controller.name == "external"]
-        assert all(params == learners[0] for params in learners)
-        seen.append(learners[0]["delay_preference"])
+        learners = [f.delay_preference for f in scenario.flows if f.controller.name == "external"]
+        assert len(set(learners)) == 1
+        seen.append(learners[0])
     assert 0.1 <= min(seen) < 0.13
     assert 0.8 < max(seen) <= 1.0
     assert np.median(seen) == pytest.approx(np.sqrt(0.1), rel=0.25)
     some = worlds.changed(delay_preference_probability=0.3)
-    drawn = [some.sample(np.random.default_rng(seed)).flows[0].controller.params for seed in range(300)]
-    assert 60 <= sum(params != {} for params in drawn) <= 120  # 90 and four standard deviations
+    drawn = [some.sample(np.random.default_rng(seed)).flows[0].delay_preference for seed in range(300)]
+    assert 60 <= sum(asked > 0 for asked in drawn) <= 120  # 90 and four standard deviations
     plain = TRAIN_LEO.sample(np.random.default_rng(1))
-    assert all(not f.controller.params for f in plain.flows if f.controller.name == "external")
+    assert not any(f.delay_preference for f in plain.flows)
 
 
 def test_the_environment_tells_the_preference_to_the_observation_and_to_the_reward() -> None:
@@ -78,13 +80,13 @@ def test_the_environment_tells_the_preference_to_the_observation_and_to_the_rewa
         feature = {"name": "delay-preference", "usual": usual, "contested": 0.2 * usual}
         flow = played.flows[0]
         rivals = [flow.changed(name="other", controller=ControllerSpec(name=rival))] if rival else []
-        controller = ControllerSpec(name="external", params={"delay_preference": preference})
+        own = flow.changed(controller=ControllerSpec(name="external"), delay_preference=preference)
         chosen = preset(
             "ratios",
             observation={"name": "features", "features": [feature]},
             reward={"name": "log-share", "delay": weight},
         )
-        env = CongestionEnv(played.with_flows([flow.changed(controller=controller), *rivals]), preset=chosen)
+        env = CongestionEnv(played.with_flows([own, *rivals]), preset=chosen)
         env.reset(seed=1)
         rewards = []
         for _ in range(200):
@@ -110,7 +112,7 @@ def test_a_preference_gives_way_where_others_fill_the_queue(beside: int, low: fl
     cubic = [
         flow.changed(name=f"other-{k}", controller=ControllerSpec(name="cubic"), start_s=1.0) for k in range(beside)
     ]
-    own = flow.changed(controller=ControllerSpec(name="external", params={}))
+    own = flow.changed(controller=ControllerSpec(name="external"))
     feature = {"name": "delay-preference", "usual": 0.1, "contested": 0.01}
     chosen = preset("ratios", observation={"name": "features", "features": [feature]})
     env = CongestionEnv(played.with_flows([own, *cubic]), preset=chosen)
@@ -130,6 +132,41 @@ def test_a_trained_policy_takes_another_preference_as_an_option(saved: Path) -> 
     assert from_policy(f"{saved}:delay=0") == plain
 
 
+def test_a_flow_tells_its_preference_to_whatever_drives_it(saved: Path) -> None:
+    def rate(policy: str, asked: float) -> float:
+        played = driven(policy)
+        flow = played.flows[0].changed(delay_preference=asked)
+        return float(simulate(played.with_flows([flow])).flow_totals[0]["goodput_mbps"])
+
+    assert rate(str(saved), 0.5) == rate(f"{saved}:delay=0.5", 0.0) < 0.2 * rate(str(saved), 0.0)
+    assert rate(f"{saved}:delay=0.1", 0.5) == rate(str(saved), 0.5)  # the flow's own comes first
+    played = get("dumbbell", duration_s=10.0)
+    external = played.with_flows([Flow.parse("external:delay_preference=0.5")])
+    taken = from_policy(str(saved)).take(external, lambda flow: flow.controller.name == "external")
+    assert simulate(taken).flow_totals[0]["goodput_mbps"] == rate(str(saved), 0.5)
+
+
+def test_held_out_worlds_ask_the_policy_for_what_they_draw(saved: Path) -> None:
+    policy, card_preset = checkpoint.load(saved).policy, checkpoint.load(saved).preset
+    worlds = TRAIN_LEO.changed(duration_s=10.0)
+
+    def used(**asked: Any) -> float:
+        return HeldOut(worlds.changed(**asked), card_preset, 4, 1).score(policy)["utilisation"]
+
+    assert used(delay_preference=Span(low=0.01, high=0.02)) < 0.5 * used()
+
+
+@pytest.mark.parametrize(
+    ("changed", "allowed"),
+    [({"delay_preference": 2}, "a number in [0, 1]"), ({"delay_preference": 0.5}, "0 with arithmetic=fixed")],
+)
+def test_a_preference_that_a_flow_cannot_ask_for_is_refused(changed: dict[str, float], allowed: str) -> None:
+    flow = get("dumbbell").flows[0].changed(controller=ControllerSpec.parse("zenith:arithmetic=fixed"))
+    with pytest.raises(OrbitccError, match="delay_preference") as error:
+        flow.changed(**changed)
+    assert allowed in str(error.value)
+
+
 def test_a_preference_that_is_asked_for_does_not_give_way(saved: Path, tmp_path: Path) -> None:
     gives_way = preferring(tmp_path / "gives-way", {**CONSTANT, "contested": 0.5})
     cubic = get("dumbbell").flows[0].changed(name="other", controller=ControllerSpec(name="cubic"))
@@ -145,7 +182,7 @@ def test_a_preference_that_is_asked_for_does_not_give_way(saved: Path, tmp_path:
 def test_a_flow_that_asks_has_what_it_asks_for_beside_others() -> None:
     played = get("dumbbell", duration_s=20.0, buffer_bdp=2.0)
     flow = played.flows[0]
-    own = flow.changed(controller=ControllerSpec(name="external", params={"delay_preference": 0.3}))
+    own = flow.changed(controller=ControllerSpec(name="external"), delay_preference=0.3)
     feature = {"name": "delay-preference", "usual": 0.1, "contested": 0.01}
     chosen = preset("ratios", observation={"name": "features", "features": [feature]})
     cubic = flow.changed(name="other", controller=ControllerSpec(name="cubic"))

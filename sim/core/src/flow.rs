@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
 
 use crate::cc::{self, Conn, Subscription};
 use crate::delays::Delays;
@@ -146,8 +145,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Driven from outside, with the parameters of its controller.
-    pub fn external(preset: &Preset, params: &Map<String, Value>) -> Agent {
+    /// Driven from outside.
+    pub fn external(preset: &Preset, delay_preference: f64) -> Agent {
         Agent {
             policy: None,
             action: preset.action.clone(),
@@ -156,12 +155,12 @@ impl Agent {
             safety_filter: preset.safety_filter.clone().map(SafetyFilter::new),
             interval: preset.interval,
             next_decision: Nanos::MAX,
-            delay_preference: params.get("delay_preference").and_then(Value::as_f64).unwrap_or(0.0),
+            delay_preference,
         }
     }
 
     /// Driven from within its world: `decides` is what the policy began there.
-    pub fn native(policy: &Policy, decides: Box<dyn Decide>) -> Agent {
+    pub fn native(policy: &Policy, decides: Box<dyn Decide>, delay_preference: f64) -> Agent {
         Agent {
             action: policy.action.clone(),
             memory: ActionMemory::default(),
@@ -169,7 +168,7 @@ impl Agent {
             safety_filter: policy.safety_filter.clone().map(SafetyFilter::new),
             interval: policy.interval,
             next_decision: Nanos::MAX,
-            delay_preference: 0.0, // a policy in the world has its own
+            delay_preference,
             policy: Some(decides),
         }
     }

@@ -47,6 +47,7 @@ fn network(traffic: TrafficSpec, outages: Vec<OutageSpec>, delay: Vec<(Nanos, Na
             controller: ControllerSpec { name: "cubic".into(), params: Default::default() },
             traffic,
             receiver: ReceiverSpec::default(),
+            delay_preference: 0.0,
             follows: None,
             watched: false,
             relays: None,

@@ -91,7 +91,7 @@ pub struct PolicyController {
 
 impl PolicyController {
     fn new(policy: &Policy, now: Instant, mtu: u16) -> PolicyController {
-        let mut agent = Agent::native(policy, (policy.begin)());
+        let mut agent = Agent::native(policy, (policy.begin)(), 0.0);
         agent.next_decision = agent.interval.next_on_grid(Nanos::ZERO);
         let mss = u32::from(mtu.saturating_sub(QuicSpec::OVERHEAD));
         let tcp = TcpSpec { mss, ..TcpSpec::default() };

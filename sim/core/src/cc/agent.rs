@@ -18,8 +18,7 @@ macro_rules! params {
           ("recovery", "\"hold\"") $(, $more)*]
     };
 }
-/// `delay_preference` is told to the agent, not to the controller ([`crate::flow::Agent`]).
-pub const PARAMS: &[(&str, &str)] = params!(("delay_preference", "0.0"));
+pub const PARAMS: &[(&str, &str)] = params!();
 pub const POLICY_PARAMS: &[(&str, &str)] = params!(("policy", "null"));
 
 /// Smallest window an agent may set unless told otherwise, segments (the option handler of Astraea and Orca).
@@ -33,7 +32,6 @@ pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
     let initial = params.number("initial_cwnd", 10.0, 1.0, 1e6)?;
     let floor = params.number("floor", f64::from(CWND_MIN), 1.0, 1e6)?;
     let gain = params.number("pacing_gain", 1.0, 0.1, 10.0)?;
-    params.number("delay_preference", 0.0, 0.0, 1.0)?;
     let holds = params.text("recovery", "hold", &["kernel", "hold"])? == "hold";
     Ok(match params.text("over", "none", &["none", "cubic"])? {
         "cubic" => Box::new(AgentOverCubic::new(Cubic::linux(params.kernel))),

@@ -26,8 +26,9 @@ struct Terms {
     delay: f64,
     delay_allowance_ms: f64,
     most_delay: f64,
-    /// Weight of the share of packets lost, in excess of the random loss of the links.
+    /// Weight of the share of packets lost, in excess of the random loss of the links and of `loss_allowance`.
     loss: f64,
+    loss_allowance: f64,
     /// Weight of the standard deviation of the shares over their mean, a ratio of at most 1.
     fairness: f64,
     /// Intervals over which shares are averaged for `fairness`.
@@ -44,6 +45,7 @@ impl Default for Terms {
             delay_allowance_ms: 0.0,
             most_delay: 2.0,
             loss: 1.0,
+            loss_allowance: 0.0,
             fairness: 0.0,
             memory: HISTORY,
             team: true,
@@ -59,6 +61,7 @@ pub(super) fn reward(given: Value) -> Result<(Reward, Value), String> {
     within("delay_allowance_ms", terms.delay_allowance_ms, 0.0, 1e4)?;
     within("most_delay", terms.most_delay, 0.0, 1e3)?;
     within("loss", terms.loss, 0.0, 1e3)?;
+    within("loss_allowance", terms.loss_allowance, 0.0, 0.99)?;
     within("fairness", terms.fairness, 0.0, 1e3)?;
     within("memory", terms.memory as f64, 1.0, 1e3)?;
     if terms.fairness > 0.0 && !terms.team {
@@ -117,7 +120,7 @@ impl Terms {
         let preference = if flow.preference > 0.0 { flow.preference } else { 1.0 };
         let known = stats.acked_packets + stats.lost_packets;
         let lost = if known > 0.0 { stats.lost_packets / known } else { 0.0 };
-        let needless = (lost - stats.link_loss).max(0.0);
+        let needless = (lost - stats.link_loss - self.loss_allowance).max(0.0);
         let share = share.clamp(self.least_share, MOST_SHARE);
         self.scale * (libm::log(share) - self.delay * preference * queueing - self.loss * needless)
     }

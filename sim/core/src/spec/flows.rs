@@ -25,6 +25,9 @@ pub struct FlowSpec {
     #[serde(default)]
     pub uplink_delay: Nanos,
     pub controller: ControllerSpec,
+    /// How much delay counts, in (0, 1], for an agent or a policy that is told; 0: nothing is asked for.
+    #[serde(default, skip_serializing_if = "asks_for_nothing")]
+    pub delay_preference: f64,
     #[serde(default)]
     pub traffic: TrafficSpec,
     #[serde(default, skip_serializing_if = "ReceiverSpec::is_honest")]
@@ -156,6 +159,11 @@ pub enum ReceiverSpec {
     Divide { parts: u32 },
     /// Acknowledges ahead this share of the packets that arrive in half a round trip, and never reports a loss.
     Optimistic { share: f64 },
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn asks_for_nothing(preference: &f64) -> bool {
+    *preference == 0.0
 }
 
 impl ReceiverSpec {

@@ -34,6 +34,7 @@ impl NetworkSpec {
         time(format_args!("flows[{i}].start"), flow.start)?;
         time(format_args!("flows[{i}].stop"), flow.stop.unwrap_or(Nanos::ZERO))?;
         delay(format_args!("flows[{i}].uplink_delay"), flow.uplink_delay)?;
+        probability(flow.delay_preference, format_args!("flows[{i}].delay_preference"))?;
         self.validate_paths(i, flow)?;
         if let Some(before) = flow.follows {
             let relieves = |f: &FlowSpec| f.controller.name == "external" && f.stop == Some(flow.start);

@@ -58,10 +58,10 @@ impl World {
                     )));
                 };
                 let decides = begun.entry(key).or_insert_with(|| (policy.begin)());
-                Some(Agent::native(policy, decides.clone()))
+                Some(Agent::native(policy, decides.clone(), flow.delay_preference))
             } else {
                 (flow.controller.name == "external" || flow.watched)
-                    .then(|| Agent::external(preset, &flow.controller.params))
+                    .then(|| Agent::external(preset, flow.delay_preference))
             };
             if let (Some(_), Some(agent)) = (flow.quic, &agent) {
                 let reward = agent.policy.is_none().then_some(&*preset.reward);

@@ -95,6 +95,7 @@ pub fn flow(text: &str) -> FlowSpec {
         controller: controller(text),
         traffic: TrafficSpec::default(),
         receiver: ReceiverSpec::default(),
+        delay_preference: 0.0,
         follows: None,
         watched: false,
         relays: None,

@@ -367,6 +367,7 @@ fn network_of(tcp: TcpSpec) -> impl Strategy<Value = NetworkSpec> {
                     controller: ControllerSpec { name, params: Default::default() },
                     traffic,
                     receiver,
+                    delay_preference: 0.0,
                     follows: None,
                     watched: false,
                     relays: None,

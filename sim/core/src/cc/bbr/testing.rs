@@ -92,6 +92,7 @@ pub fn path(controller: &str, rate_mbps: f64, rtt_ms: f64, buffer_bdp: f64, seco
             controller: ControllerSpec { name: name.into(), params: params.as_object().unwrap().clone() },
             traffic: TrafficSpec::default(),
             receiver: ReceiverSpec::default(),
+            delay_preference: 0.0,
             follows: None,
             watched: false,
             relays: None,
