@@ -233,8 +233,8 @@ def log_share(flows: list[Stats]) -> float:
         share = min(max(s["delivery_rate_bps"] / s["fair_share_bps"], 0.05), 1000.0)
         delay = 0.0 if math.isnan(s["rtt_mean_s"]) else s["rtt_mean_s"] / s["base_rtt_s"] - 1
         known = s["acked_packets"] + s["lost_packets"]
-        lost = s["lost_packets"] / known if known else 0.0
-        return 0.1 * (math.log(share) - 0.5 * min(max(delay, 0.0), 2.0) - max(lost - s["link_loss"], 0.0))
+        needless = s["lost_packets"] / known - s["link_loss"] if known else 0.0
+        return 0.1 * (math.log(share) - 0.5 * min(max(delay, 0.0), 2.0) - needless)
 
     return float(np.mean([one(s) for s in flows]))
 

@@ -26,9 +26,9 @@ struct Terms {
     delay: f64,
     delay_allowance_ms: f64,
     most_delay: f64,
-    /// Weight of the share of packets lost, in excess of the random loss of the links and of `loss_allowance`.
+    /// Weight of the share of packets lost less the random loss of the links. Intervals in which fewer are lost than is
+    /// expected are paid for it, so that random losses cost nothing on average.
     loss: f64,
-    loss_allowance: f64,
     /// Weight of the standard deviation of the shares over their mean, a ratio of at most 1.
     fairness: f64,
     /// Intervals over which shares are averaged for `fairness`.
@@ -45,7 +45,6 @@ impl Default for Terms {
             delay_allowance_ms: 0.0,
             most_delay: 2.0,
             loss: 1.0,
-            loss_allowance: 0.0,
             fairness: 0.0,
             memory: HISTORY,
             team: true,
@@ -61,7 +60,6 @@ pub(super) fn reward(given: Value) -> Result<(Reward, Value), String> {
     within("delay_allowance_ms", terms.delay_allowance_ms, 0.0, 1e4)?;
     within("most_delay", terms.most_delay, 0.0, 1e3)?;
     within("loss", terms.loss, 0.0, 1e3)?;
-    within("loss_allowance", terms.loss_allowance, 0.0, 0.99)?;
     within("fairness", terms.fairness, 0.0, 1e3)?;
     within("memory", terms.memory as f64, 1.0, 1e3)?;
     if terms.fairness > 0.0 && !terms.team {
@@ -69,7 +67,7 @@ pub(super) fn reward(given: Value) -> Result<(Reward, Value), String> {
     }
     let worst = libm::log(terms.least_share) - terms.delay * terms.most_delay - terms.loss - terms.fairness;
     let low = terms.scale * worst;
-    let high = terms.scale * libm::log(MOST_SHARE);
+    let high = terms.scale * (libm::log(MOST_SHARE) + terms.loss);
     let memory = if terms.fairness > 0.0 { terms.memory } else { 1 };
     let payment = if terms.team {
         Payment::Shared(Arc::new(move |members, _| {
@@ -119,8 +117,7 @@ impl Terms {
         };
         let preference = if flow.preference > 0.0 { flow.preference } else { 1.0 };
         let known = stats.acked_packets + stats.lost_packets;
-        let lost = if known > 0.0 { stats.lost_packets / known } else { 0.0 };
-        let needless = (lost - stats.link_loss - self.loss_allowance).max(0.0);
+        let needless = if known > 0.0 { stats.lost_packets / known - stats.link_loss } else { 0.0 };
         let share = share.clamp(self.least_share, MOST_SHARE);
         self.scale * (libm::log(share) - self.delay * preference * queueing - self.loss * needless)
     }
@@ -196,7 +193,11 @@ mod tests {
     fn losses_of_the_link_are_forgiven() {
         let lossy = IntervalStats { acked_packets: 98.0, lost_packets: 2.0, link_loss: 0.01, ..flow(1.0) };
         let clean = IntervalStats { lost_packets: 0.0, ..lossy };
-        let cost = pay(json!({"loss": 2.0}), &[clean]) - pay(json!({"loss": 2.0}), &[lossy]);
-        assert!((cost - 0.1 * 2.0 * 0.01).abs() < 1e-9, "{cost}");
+        let paid = |stats: IntervalStats| pay(json!({"loss": 2.0}), &[stats]) - pay(json!({"loss": 0.0}), &[stats]);
+        // 2 % are lost instead of 1 %, at weight 2 in tenths; one interval with none and one with twice as many cost nothing.
+        assert!((paid(lossy) + 0.1 * 2.0 * 0.01).abs() < 1e-9, "{}", paid(lossy));
+        assert!((paid(clean) + paid(lossy)).abs() < 1e-9, "{} {}", paid(clean), paid(lossy));
+        let silent = IntervalStats { acked_packets: 0.0, ..clean };
+        assert_eq!(paid(silent), 0.0, "nothing is known of an interval without answers");
     }
 }
