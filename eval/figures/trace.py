@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 MOST_INPUTS = 7
 """Number of inputs that are drawn: those whose contributions vary most."""
+LEGEND_COLUMNS = 44
+"""Width of the space for the legend in characters; longer labels take more lines."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A4B2A", "#5B5EA6")
 
 
@@ -61,5 +64,5 @@ def draw_trace(trace: Trace, theme: Theme) -> Figure:
 def _lines(ax: Axes, trace: Trace, title: str, lines: dict[str, NDArray[np.float64]]) -> None:
     ax.set_title(title)
     for (label, values), colour in zip(lines.items(), COLOURS, strict=False):
-        ax.plot(trace.time_s, values, color=colour, linewidth=1.0, label=names.figure(label))
+        ax.plot(trace.time_s, values, color=colour, linewidth=1.0, label=fill(names.figure(label), LEGEND_COLUMNS))
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.06), fontsize=7.5, handlelength=1.2, frameon=False)
