@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 from orbitcc.agents.runs.folders import CARD, SHIPPED, shipped
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import controllers
-from orbitcc.envs.controllers import AnyPolicy, ControllerInfo, Made, Param
+from orbitcc.envs.controllers import LEAST_DELAY, AnyPolicy, ControllerInfo, Made, Param
 
 if TYPE_CHECKING:
     from orbitcc.envs.description.flows import ControllerSpec
 
 LEAST_INTERVAL_MS = 0.1
-LEAST_DELAY = 0.01
 OPTIONS = {
     "interval_ms": Param(0.0, "ms between decisions; 0: as the policy's card says", low=0.0, high=10_000.0),
     "arithmetic": Param(

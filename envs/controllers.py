@@ -21,6 +21,8 @@ Kind = Literal["baseline", "policy", "internal"]
 
 EXTERNAL = "external"
 """The controller of flows that an environment's agents drive."""
+LEAST_DELAY = 0.01
+"""The smallest preference that can be asked for."""
 
 CONTENDER = "contender"
 """The name of `external` in scenario files: a placeholder for whoever is evaluated, run or trained there."""

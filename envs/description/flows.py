@@ -288,7 +288,7 @@ class Flow(Model):
     )
     delay_preference: Annotated[float, number(0, 1)] = Field(
         default=0.0,
-        description="how much delay counts for an agent or a policy that is told; 0: the flow asks for nothing",
+        description="how much delay counts for agents and policies that observe it, 0.01 to 1; 0: nothing is asked",
     )
     transport: Transport = Field(
         default=None,
@@ -315,6 +315,8 @@ class Flow(Model):
         if self.receiver is not None and self.controller.name == "udp":
             raise OrbitccError("receiver.kind", self.receiver.kind, "None for udp, which has no acknowledgements")
         self._check_transport()
+        if 0 < self.delay_preference < controllers.LEAST_DELAY:
+            raise OrbitccError("delay_preference", self.delay_preference, f"0, or {controllers.LEAST_DELAY} to 1")
         if self.delay_preference and self.controller.params.get("arithmetic") == "fixed":
             allowed = "0 with arithmetic=fixed, whose preference is an option of the policy (delay)"
             raise OrbitccError("delay_preference", self.delay_preference, allowed)

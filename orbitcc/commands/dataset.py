@@ -73,7 +73,7 @@ def dataset(
     named = [Flow.parse(text) for text in flow or []]
     for text, parsed in zip(flow or [], named, strict=True):
         if parsed.model_fields_set - {"controller"}:
-            raise OrbitccError("--flow", text, "NAME[:param=value,...]: when flows start is the scenario's")
+            raise OrbitccError("--flow", text, "NAME[:param=value,...]: all else of a flow is the scenario's")
     controllers = [parsed.controller for parsed in named]
     controllers += [policy_spec(text) for text in policy or []]
     own = (Actor.of(controller).preset for controller in controllers)

@@ -198,12 +198,7 @@ def test_every_shipped_checkpoint_loads_is_small_and_tells_its_story() -> None:
         assert (folder / "README.md").is_file()
 
 
-KNOWN = pytest.mark.xfail(reason="it floods more than a tenth of the seconds: docs/policies/zenith.md", strict=True)
-
-
-@pytest.mark.parametrize(
-    "name", ["apogee", "astraea", "perigee", *(pytest.param(n, marks=KNOWN) for n in ("zenith", "zenith-rllib"))]
-)
+@pytest.mark.parametrize("name", ["apogee", "astraea", "perigee", "zenith", "zenith-rllib"])
 def test_no_shipped_policy_floods_a_tenth_of_the_seconds(name: str) -> None:
     assert checkpoint.load(name).card.scores["heldout"]["flooded"] < 0.1
 

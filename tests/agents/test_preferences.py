@@ -158,7 +158,12 @@ def test_held_out_worlds_ask_the_policy_for_what_they_draw(saved: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changed", "allowed"),
-    [({"delay_preference": 2}, "a number in [0, 1]"), ({"delay_preference": 0.5}, "0 with arithmetic=fixed")],
+    [
+        ({"delay_preference": 2}, "a number in [0, 1]"),
+        ({"delay_preference": float("nan")}, "a number in [0, 1]"),
+        ({"delay_preference": 0.005}, "0, or 0.01 to 1"),
+        ({"delay_preference": 0.5}, "0 with arithmetic=fixed"),
+    ],
 )
 def test_a_preference_that_a_flow_cannot_ask_for_is_refused(changed: dict[str, float], allowed: str) -> None:
     flow = get("dumbbell").flows[0].changed(controller=ControllerSpec.parse("zenith:arithmetic=fixed"))

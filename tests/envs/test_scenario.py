@@ -262,7 +262,7 @@ def everything():
             ),
         ),
         flows=(
-            Flow(controller="cubic:hystart=off", start_s=1, stop_s=20),
+            Flow(controller="cubic:hystart=off", start_s=1, stop_s=20, delay_preference=0.2),
             Flow(controller="udp", path=("second",), traffic={"kind": "on_off", "rate_mbps": 5, "on_s": 1, "off_s": 2}),
             Flow(controller="reno", path=(0,), traffic={"kind": "bytes", "bytes": 10**6}, uplink_delay_ms=3),
             Flow(

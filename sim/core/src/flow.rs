@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-
 use crate::cc::{self, Conn, Subscription};
 use crate::delays::Delays;
 use crate::observe::functions::{Action, ActionMemory, Control, Interval, Observer};

@@ -72,7 +72,7 @@ pub const REWARDS: &[Entry<Reward>] = &[
     entry("astraea", "astraea", 1, "{}", astraea::reward),
     entry("orca", "orca", 1, "{}", orca::reward),
     entry("aurora", "aurora", 1, "{}", aurora::reward),
-    entry("log-share", "log-share", 1, "{}", share::reward),
+    entry("log-share", "log-share", 2, "{}", share::reward),
 ];
 
 /// The requested function; an error names the field, the value and the allowed values.

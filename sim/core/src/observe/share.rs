@@ -26,8 +26,8 @@ struct Terms {
     delay: f64,
     delay_allowance_ms: f64,
     most_delay: f64,
-    /// Weight of the share of packets lost less the random loss of the links. Intervals in which fewer are lost than is
-    /// expected are paid for it, so that random losses cost nothing on average.
+    /// Weight of the share of packets lost less the random loss of the links. An interval with fewer losses than expected
+    /// gains, so that independent random losses cost nothing on average.
     loss: f64,
     /// Weight of the standard deviation of the shares over their mean, a ratio of at most 1.
     fairness: f64,

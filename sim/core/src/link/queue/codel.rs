@@ -56,7 +56,8 @@ impl Controller {
             Some((entry, *backlog))
         };
         let Some(mut head) = take() else {
-            self.dropping = false;
+            // As Linux since March 2026 (815980fe6dbb), also in its stable kernels.
+            (self.dropping, self.first_above) = (false, None);
             return None;
         };
         let late = self.is_late(now, law, Some(head));
@@ -86,7 +87,9 @@ impl Controller {
             }
             self.dropping = true;
             let grown = self.count.wrapping_sub(self.last_count);
-            if grown > 1 && now.saturating_sub(self.drop_next) < Nanos(MEMORY_INTERVALS * law.interval.0) {
+            // FQ-CoDel raises `count` when it is full, maybe before any episode, when `drop_next` is no time yet.
+            let recently = now.saturating_sub(self.drop_next) < Nanos(MEMORY_INTERVALS * law.interval.0);
+            if grown > 1 && self.last_count > 0 && recently {
                 self.count = grown;
                 self.newton_step();
             } else {
@@ -131,14 +134,10 @@ impl Controller {
     /// One step of Newton's iteration for 1/sqrt(count), x (3 - count x²) / 2, from the last x. While the count grows
     /// by one at a time that is near enough: 0.5 for count = 2, within 3 % from 3 on, within 1 % from 6 on.
     fn newton_step(&mut self) {
-        let count = u64::from(self.count);
-        let mut x = u64::from(self.inverse_root) << 16;
-        // FQ-CoDel may add 64 at once; from an x so far off Linux's step leaves the range of its integers.
-        while count * ((x * x) >> 32) >= 3 << 32 {
-            x /= 2;
-        }
-        let value = ((3 << 32) - count * ((x * x) >> 32)) >> 2;
-        self.inverse_root = ((value * x) >> (31 + 16)) as u16;
+        let x = u64::from(self.inverse_root) << 16;
+        // FQ-CoDel may add 64 at once; from an x so far off the step wraps around, as Linux's does.
+        let value = (3u64 << 32).wrapping_sub(u64::from(self.count) * ((x * x) >> 32)) >> 2;
+        self.inverse_root = (value.wrapping_mul(x) >> (31 + 16)) as u16;
     }
 }
 
@@ -245,6 +244,43 @@ mod tests {
             let ratio = controller.spacing(SPEC.interval).0 as f64 / exact;
             assert!(count < 17 || (0.98..1.02).contains(&ratio), "count {count}: {ratio}");
         }
+    }
+
+    #[test]
+    fn a_step_from_far_off_wraps_around_as_linuxs_does() {
+        // codel_Newton_step after FQ-CoDel has added 64 or 128 to a count of 1, in the kernel's 64-bit integers.
+        for (count, expected) in [(65, 0x5f), (66, 0x8061), (129, 0xbf), (300, 0x81c0)] {
+            let mut controller = Controller { count, inverse_root: ONE, ..Controller::default() };
+            controller.newton_step();
+            assert_eq!(controller.inverse_root, expected, "count {count}");
+        }
+    }
+
+    #[test]
+    fn drops_of_a_full_queue_before_the_first_episode_leave_it_as_it_would_be() {
+        let (mut queue, mut pool) = (Codel::new(SPEC), Pool::default());
+        queue.controller.count = 64; // by FQ-CoDel at its limit
+        fill(&mut queue, &mut pool, 0, 600);
+        assert_eq!(drain(&mut queue, &mut pool, 1, 300), [106, 206, 256]);
+    }
+
+    #[test]
+    fn an_empty_queue_ends_the_time_above_the_target() {
+        // One flow of several: the others keep the backlog above a frame, so its last packet does not end that time.
+        let (mut pool, mut queue) = (Pool::default(), Fifo::default());
+        let (mut controller, mut backlog) = (Controller::default(), 100_000);
+        let law = Law { target: SPEC.target, interval: SPEC.interval, ecn: false, ce_threshold: None };
+        let mut serve = |at: u64, sent: &[u64]| {
+            sent.iter().for_each(|ms| queue.push(packet(&mut pool, at_ms(*ms), 1_500)));
+            backlog = 100_000;
+            let mut drops = Drops::new(&mut pool);
+            controller.dequeue(at_ms(at), law, &mut queue, &mut backlog, &mut drops);
+            drops.packets
+        };
+        assert_eq!(serve(10, &[0]), 0, "above the target from 10 ms on");
+        assert_eq!(serve(20, &[]), 0, "empty");
+        assert_eq!(serve(120, &[100, 100]), 0, "above it anew, so for no time yet");
+        assert_eq!(serve(221, &[]), 1);
     }
 
     #[test]
