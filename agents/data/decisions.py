@@ -86,7 +86,7 @@ class Actor:
                 "a policy without a safety filter, which acts outside of its network "
                 f"(`orbitcc policy filter {path} --off --out FOLDER` writes such a copy)"
             )
-            raise OrbitccError("--policy", str(controller), allowed)
+            raise OrbitccError("--policy", str(path), allowed)
         return Actor(controller, found.policy.act, found.preset)
 
 
