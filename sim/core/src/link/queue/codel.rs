@@ -87,7 +87,7 @@ impl Controller {
             }
             self.dropping = true;
             let grown = self.count.wrapping_sub(self.last_count);
-            // FQ-CoDel raises `count` when it is full, maybe before any episode, when `drop_next` is no time yet.
+            // FQ-CoDel raises `count` when it is full, maybe before the first episode, which sets `drop_next`.
             let recently = now.saturating_sub(self.drop_next) < Nanos(MEMORY_INTERVALS * law.interval.0);
             if grown > 1 && self.last_count > 0 && recently {
                 self.count = grown;
