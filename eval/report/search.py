@@ -18,7 +18,7 @@ from orbitcc.eval.search.regret import entered
 
 def write_search(search: Search, found: Sequence[Found], commands: Mapping[str, str], command: str) -> Path:
     """Draw every world (in figures/) and write report.html."""
-    target, against = search.target.label, search.against.label
+    target, against = search.target.label, " or ".join(one.label for one in search.against)
     shown = [_world(search, one, name, commands[name]) for name, one in zip(commands, found, strict=True)]
     worst = f"The worst costs {found[0].regret:.2f}." if found else "None costs much."
     return write_page(
@@ -51,9 +51,9 @@ def words(search: Search, one: Found) -> str:
 
 def _world(search: Search, one: Found, name: str, command: str) -> str:
     world = search.world(one.values)
-    both = (search.target, search.against)
-    drawn = lines([(c.label, c.controller) for c in both])
-    runs = {c.label: simulate(entered(world, c), record_interval_s=0.1) for c in both}
+    contenders = (search.target, *search.against)
+    drawn = lines([(c.label, c.controller) for c in contenders])
+    runs = {c.label: simulate(entered(world, c), record_interval_s=0.1) for c in contenders}
     files: dict[ThemeName, bytes] = {}
     for theme_name, theme in THEMES.items():
         files[theme_name] = render(draw_world(runs, drawn, theme), dpi=110)

@@ -17,7 +17,7 @@ from orbitcc.envs.description.scenario import Scenario
 from orbitcc.eval import journal
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.search.regret import Objective, entered, regret
-from orbitcc.eval.search.space import Parameter, Space, candidates
+from orbitcc.eval.search.space import Parameter, Space, Values, candidates
 from orbitcc.parallel import cluster, work
 from orbitcc.parallel.progress import Progress
 
@@ -30,20 +30,23 @@ KEEP = 0.9
 MATTERS = 0.3
 """What costs at least this part of the regret when it is as usual."""
 LEAST_REGRET = 0.15
-WORST = 16
+SHRUNK = 16
 """So many of the worst trials are shrunk."""
+MOST_AS_TRIED = 50
+"""So many of the worst trials are kept as they were tried."""
 _AFTER = "after"
 """Attribute of a trial: how many were complete when its batch was asked for."""
 JOURNAL, FOUND = "trials.journal", "found.json"
+WORLDS, WORLDS_AS_TRIED, REPLAYS = "worlds", "worst", "replay"
 SEED = 1
 
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched for: worlds of a space in which the target is worse than the reference."""
+    """What is searched for: worlds of a space in which the target is worse than the best of the references there."""
 
     target: Contender
-    against: Contender
+    against: tuple[Contender, ...]
     objective: Objective
     space: Space
     trials: int
@@ -52,7 +55,7 @@ class Search:
 
     def world(self, values: dict[str, float]) -> Scenario:
         """A world with `external` in the target's place."""
-        return self.space.scenario(values, candidates(self.objective, self.target, self.against), SEED)
+        return self.space.scenario(values, candidates(self.objective, self.against), SEED)
 
     def regret(self, values: dict[str, float]) -> float:
         return regret(self.world(values), self.objective, self.target, self.against)
@@ -93,7 +96,7 @@ def run_search(
         ray = cluster.find(ray)  # before anything is written
     asked = {
         "target": search.target.key,
-        "against": search.against.key,
+        "against": [one.key for one in search.against],
         "objective": search.objective,
         "scenario": search.space.name,
         "ranges": [[p.name, p.span.low, p.span.high, p.span.log, p.default] for p in search.space.parameters],
@@ -105,13 +108,14 @@ def run_search(
 
 
 def _search(search: Search, workers: int | None, ray: str | None, quiet: bool) -> list[Found]:
-    policies = [str(c.params["path"]) for c in (search.target, search.against) if c.params.get("path")]
+    policies = [str(c.params["path"]) for c in (search.target, *search.against) if c.params.get("path")]
     with work.workers(workers, ray, policies) as apply:
         tried = _try_worlds(search, apply, quiet)
-        worst = [values for got, values in sorted(tried, key=lambda t: -t[0])[:WORST] if got > LEAST_REGRET]
-        shrunk = work.ordered(apply, _Shrink(search), worst)
+        worst = [trial for trial in sorted(tried, key=lambda t: -t[0]) if trial[0] > LEAST_REGRET]
+        shrunk = work.ordered(apply, _Shrink(search), [values for _, values in worst[:SHRUNK]])
     found = told_apart(shrunk)
     atomic_write_text(search.out_dir / FOUND, json.dumps([asdict(f) for f in found], indent=2) + "\n")
+    _save_worlds(search, WORLDS_AS_TRIED, [(values, got) for got, values in worst[:MOST_AS_TRIED]])
     return found
 
 
@@ -233,13 +237,22 @@ def save(search: Search, found: Sequence[Found]) -> dict[str, str]:
     import shlex
 
     commands = {}
-    for old in (*search.out_dir.glob("worlds/*.toml"), *search.out_dir.glob("replay/*.toml")):
+    for old in search.out_dir.glob(f"{REPLAYS}/*.toml"):
         old.unlink()
-    for k, one in enumerate(found, start=1):
-        name = f"{k:02d}"
-        about = f"{search.target.label} against {search.against.label}: {search.objective} regret {one.regret:.2f}"
-        world = search.world(one.values).changed(description=about)
-        world.save(search.out_dir / "worlds" / f"{name}.toml")
-        path = entered(world, search.target).save(search.out_dir / "replay" / f"{name}.toml")
+    for name, world in _save_worlds(search, WORLDS, [(one.values, one.regret) for one in found]).items():
+        path = entered(world, search.target).save(search.out_dir / REPLAYS / f"{name}.toml")
         commands[name] = f"orbitcc run {shlex.quote(str(path))}"
     return commands
+
+
+def _save_worlds(search: Search, folder: str, worlds: Sequence[tuple[Values, float]]) -> dict[str, Scenario]:
+    """A file for each of these (values, regret) in a folder, in the place of those there: name -> world."""
+    for old in search.out_dir.glob(f"{folder}/*.toml"):
+        old.unlink()
+    against = ", ".join(one.label for one in search.against)
+    saved = {}
+    for k, (values, got) in enumerate(worlds, start=1):
+        about = f"{search.target.label} against {against}: {search.objective} regret {got:.2f}"
+        saved[f"{k:02d}"] = search.world(dict(values)).changed(description=about)
+        saved[f"{k:02d}"].save(search.out_dir / folder / f"{k:02d}.toml")
+    return saved

@@ -117,14 +117,14 @@ def space_of(name: str) -> Space:
     return Space(found.name, chosen)
 
 
-def candidates(objective: str, target: Contender, against: Contender) -> list[Flow]:
+def candidates(objective: str, against: Sequence[Contender]) -> list[Flow]:
     """The flows of a world: one of the target; two for fairness; beside one of the reference for starvation."""
     external = ControllerSpec(name="external")
     first = Flow(name="target", controller=external)
     if objective == "fairness":
         return [first, Flow(name="target-2", controller=external, start_s=5.0)]
     if objective == "starvation":
-        rival = ControllerSpec(name=against.controller, params=dict(against.params))
+        rival = ControllerSpec(name=against[0].controller, params=dict(against[0].params))
         return [first, Flow(name="rival", controller=rival)]
     return [first]
 

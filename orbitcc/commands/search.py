@@ -36,11 +36,15 @@ def search(
         ),
     ],
     against: Annotated[
-        str,
-        typer.Option(help="The reference in the same world, in the same forms.", autocompletion=complete_controller),
-    ] = "cubic",
+        list[str] | None,
+        typer.Option(
+            help="The reference in the same world, in the same forms. Default: cubic. Repeatable: in each world the "
+            "best of them counts.",
+            autocompletion=complete_controller,
+        ),
+    ] = None,
     objective: Annotated[
-        str, typer.Option(help="The metric to compare: utilisation, delay, fairness, starvation or loss.")
+        str, typer.Option(help="The metric to compare: utilisation, delay, power, fairness, starvation or loss.")
     ] = "utilisation",
     scenario: Annotated[
         str, typer.Option(help="The distribution whose ranges are searched.", autocompletion=complete_scenario)
@@ -80,11 +84,15 @@ def search(
 
     folder = out or Path("results") / f"search__{time.strftime('%Y%m%d-%H%M%S')}"
     space = searching.space_of(scenarios.named(scenario))
-    chosen = searching.Search(
-        contender(target), contender(against), objective, space, trials, folder, seed
-    )  # fmt: skip
-    if chosen.target.design == chosen.against.design:
-        raise OrbitccError("--against", against, f"another controller than {target}")
+    references = [contender(text) for text in against or ["cubic"]]
+    chosen = searching.Search(contender(target), tuple(references), objective, space, trials, folder, seed)
+    designs = [one.design for one in (chosen.target, *references)]
+    for k, (reference, design) in enumerate(zip(references, designs[1:], strict=True), start=1):
+        if design in designs[:k]:
+            others = [target, *(other.label for other in references[: k - 1])]
+            raise OrbitccError("--against", reference.label, f"another controller than {' and '.join(others)}")
+    if objective == "starvation" and len(references) > 1:
+        raise OrbitccError("--against", [one.label for one in references], "one, which is the rival, for starvation")
     command = provenance.command_line()
     try:
         found = searching.run_search(chosen, workers=workers, ray=ray, resume=resume)
@@ -103,7 +111,8 @@ def search(
         print(f"{name}  {objective} regret {one.regret:.2f}: {plain(words(chosen, one))}")
     if not found:
         print(
-            f"none of {trials} worlds costs {plain(chosen.target.label)} much more than {plain(chosen.against.label)}"
+            f"none of {trials} worlds costs {plain(chosen.target.label)} much more than "
+            f"{' or '.join(plain(one.label) for one in references)}"
         )
     print(f"report: {report}")
     print(f"worlds: {folder / 'worlds'}")

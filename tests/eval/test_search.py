@@ -1,6 +1,7 @@
 """A search finds what is known to go wrong, within the declared ranges, the same way every time."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from orbitcc.eval import suites
 from orbitcc.eval.contenders import from_controller
 from orbitcc.eval.runner import run_suite
 from orbitcc.eval.search import Search, run_search, save, space_of
-from orbitcc.eval.search.regret import regret
+from orbitcc.eval.search.regret import entered, regret, shortfalls
 from orbitcc.eval.search.search import _Shrink, told_apart
 from tests.commands.shell import called
 
@@ -24,7 +25,7 @@ pytest.importorskip("optuna")
 
 def search(tmp_path, target, objective="utilisation", against="cubic", scenario="train-leo", trials=16):
     return Search(
-        from_controller(target), from_controller(against), objective, space_of(scenario), trials, Path(tmp_path)
+        from_controller(target), (from_controller(against),), objective, space_of(scenario), trials, Path(tmp_path)
     )
 
 
@@ -33,6 +34,14 @@ def test_a_controller_is_not_searched_against_itself(tmp_path):
         done = called("search", target, "--against", against, "--out", str(tmp_path / "out"))
         assert (done.returncode, done.stdout) == (2, "")
         assert f"another controller than {target}" in done.stderr
+        assert not (tmp_path / "out").exists()
+    for more, told in (
+        (("--against", "cubic", "--against", "cubic:hystart=both"), "another controller than bbr3 and cubic"),
+        (("--against", "cubic", "--against", "reno", "--objective", "starvation"), "one, which is the rival"),
+    ):
+        done = called("search", "bbr3", *more, "--out", str(tmp_path / "out"))
+        assert (done.returncode, done.stdout) == (2, "")
+        assert told in done.stderr
         assert not (tmp_path / "out").exists()
 
 
@@ -63,6 +72,25 @@ def test_cubic_collapses_under_loss_and_bbr3_stalls_on_a_stale_rtt():
     assert stale.regret({**deep, "base_rtt_ms_1": 100.0}) > 0.3 > 0.1 > abs(stale.regret(deep))
 
 
+def test_of_several_references_the_best_in_a_world_counts():
+    both = replace(search(".", "reno"), against=(from_controller("cubic"), from_controller("bbr3")))
+    each = [replace(both, against=(one,)) for one in both.against]
+    lossy, stale = {"loss": 0.01}, {"base_rtt_ms": 20.0, "buffer_bdp": 4.0, "base_rtt_ms_1": 100.0}
+    for values, best in ((lossy, 1), (stale, 0)):
+        regrets = [one.regret(values) for one in each]
+        assert both.regret(values) == max(regrets) == regrets[best] > min(regrets)
+
+
+def test_power_is_utilisation_over_inflation():
+    world = search(".", "reno").world({"buffer_bdp": 4.0})
+    run = simulate(entered(world, from_controller("reno")), record_interval_s=1.0)
+    used, inflation, power = (shortfalls(run, o) for o in ("utilisation", "delay", "power"))
+    assert inflation[-1] > 1.5  # a full buffer
+    np.testing.assert_allclose(1 - power, (1 - used) / (1 + inflation))
+    nothing = world.changed(links=(world.links[0].changed(rate_mbps=((0.0, 50.0), (20.0, 0.001))),))
+    assert shortfalls(simulate(entered(nothing, from_controller("reno"))), "power")[-1] > 0.9
+
+
 def test_vivace_yields_to_cubic_where_there_is_room_for_a_queue():
     beside = search(".", "vivace", "starvation")
     assert beside.regret({"buffer_bdp": 4.0}) > 0.3
@@ -85,7 +113,7 @@ def test_a_world_is_shrunk_to_what_matters():
 
 @pytest.mark.slow
 def test_a_search_that_is_resumed_or_has_more_workers_ends_alike(tmp_path, monkeypatch):
-    monkeypatch.setattr("orbitcc.eval.search.search.WORST", 1)
+    monkeypatch.setattr("orbitcc.eval.search.search.SHRUNK", 1)
     whole = run_search(search(tmp_path / "a", "cubic", against="bbr3", trials=16), workers=2, quiet=True)
     run_search(search(tmp_path / "b", "cubic", against="bbr3", trials=8), workers=1, quiet=True)
     with pytest.raises(OrbitccError, match="--resume"):
@@ -95,6 +123,12 @@ def test_a_search_that_is_resumed_or_has_more_workers_ends_alike(tmp_path, monke
     first, second = (json.loads((tmp_path / name / "found.json").read_text(encoding="utf-8")) for name in "ab")
     assert first == second
     assert any("+loss" in one.matters for one in whole)
+    tried = [Scenario.load(path) for path in sorted((tmp_path / "a" / "worst").glob("*.toml"))]
+    chosen = search(tmp_path, "cubic", against="bbr3")
+    regrets = [regret(world, "utilisation", chosen.target, chosen.against) for world in tried]
+    assert 1 < len(regrets) <= 16
+    assert regrets == sorted(regrets, reverse=True)
+    assert regrets[0] >= whole[0].regret / 1.01
     with pytest.raises(OrbitccError, match="another"):
         run_search(search(tmp_path / "a", "reno", trials=16), workers=1, quiet=True, resume=True)
     commands = save(search(tmp_path / "a", "cubic", against="bbr3"), whole)
@@ -102,8 +136,7 @@ def test_a_search_that_is_resumed_or_has_more_workers_ends_alike(tmp_path, monke
     replay = Scenario.load(commands["01"].split()[-1])
     assert [f.controller.name for f in world.flows] == ["external"]
     assert [f.controller.name for f in replay.flows] == ["cubic"]
-    s = search(tmp_path, "cubic", against="bbr3")
-    assert regret(world, "utilisation", s.target, s.against) == pytest.approx(whole[0].regret)
+    assert regret(world, "utilisation", chosen.target, chosen.against) == pytest.approx(whole[0].regret)
     assert simulate(replay).flow_totals[0]["received_bytes"] > 0
 
 

@@ -125,7 +125,7 @@ def test_a_search_over_a_cluster_is_that_of_this_machine(local_ray, tmp_path):
 
     def found(name, **how):
         space = searching.space_of("train-leo")
-        asked = searching.Search(target, against, "utilisation", space, 8, tmp_path / name, 1)
+        asked = searching.Search(target, (against,), "utilisation", space, 8, tmp_path / name, 1)
         return searching.run_search(asked, quiet=True, **how)
 
     assert found("here", workers=1) == found("there", ray="local")
