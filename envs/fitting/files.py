@@ -77,7 +77,9 @@ def _text(data: bytes, name: str) -> AnyRecording:
         return replay.read(text, name)
     if "[ ID] Interval" in text:
         raise FileContentError("file", name, "JSON of iperf3 (`iperf3 --json`), not its text for people")
-    number, line = next((k, line) for k, line in enumerate(text.splitlines(), start=1) if line.strip())
+    lines = [(k, line) for k, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    others = [(k, line) for k, line in lines if not line.strip().isdecimal()]
+    number, line = others[0] if 2 * len(others) < len(lines) else lines[0]
     raise FileContentError("file", name, f"{KINDS}; {quoted(number, line)}")
 
 

@@ -19,25 +19,31 @@ MOST_REPEATED = 0.01
 """Share of sequence numbers that come twice without the mark of a duplicate; more are those of a second run."""
 MOST_LATE = 2_000
 """An answer comes after at most as many later ones: where numbers fall further, they started again in a gap."""
+MOST_UNEVEN = 2e-3
+"""By so much of its length a gap may differ from that of evenly spaced probes."""
 DEFAULT_INTERVAL_S = 1.0
 """Of all these programs."""
 _LONGEST_LINE = 1_000
 _NUMBERS = 2**16
 """Sequence numbers of ICMP start again after as many."""
 _DAY_S = 86_400.0
-_STEP_BACK_S = 2.0
+STEP_BACK_S = 2.0
 """A clock that is set may step back by as much."""
 
 _FIGURE = r"(\d{1,9}(?:[.,]\d{1,9})?)"
-_NUMBER = re.compile(r"(?:seq|icmp_req)[=: ]{1,2}(\d+)")
-_TIME = re.compile(rf"[=<]{_FIGURE}\s?(?:ms|мс|ミリ秒|毫秒)")
-_HOPS = re.compile(r"\b(?:ttl|hlim|TTL)=")
-_BYTES = re.compile(r"(?<!\d)\d{1,6} (?:bytes?|Bytes?|octets|байт\w*|バイト\w*|字节)\b")
-_DUPLICATE = re.compile(r"\((?:DUP|DOP)|duplicate for")
-_HEADER = re.compile(r"\bPING6?[ (]+\w|\bPing \S+ \(")
+_MS = "(?:ms|мс|ミリ秒|毫秒|밀리초|მწმ)"
+_NUMBER = re.compile(r"(?:seq|icmp_req|pořadí)[=: ]{1,2}(\d+)")
+_TIME = re.compile(rf"[=<]{_FIGURE}\s?{_MS}")
+_HOPS = re.compile(r"\b(?:ttl|hlim|TTL)\s?=")
+_BYTES = re.compile(
+    r"(?<!\d)\d{1,6}\s(?:[Bb]ytes?|octe[tț]\w*|байт\w*|バイト\w*|字节|bajt\w*|tavu\w*|bayt\w*|바이트\w*|ბაიტ\w*)\b"
+)
+_DUPLICATE = re.compile(r"\(\w[^()]{0,30}!\)|duplicate for")
+_HEADER = re.compile(r"\bP[IІ]NG6?[ (]+\w|\bПІНГ |\bPing \S+ \(")
 _FROM_ZERO = re.compile(r": \d+ data bytes|\bPING6\(")
-_TOTALS = re.compile(r"(?<!\d)(\d{1,12}) [^\d,]+, \d+ ([^\d,]+),")
-_TOOK = re.compile(r"(\d{1,12})\s?ms$")
+_TOTALS = re.compile(r"(?<!\d)(\d{1,12})(?!\d)[^\d,，]{0,60}[,，][^\d,，]{0,60}(\d{1,12})(?!\d)([^\d,，]{0,60})[,，]")
+"""Sent and received, whatever the order of the words."""
+_TOOK = re.compile(rf"(\d{{1,12}})\s?{_MS}$")
 _REPLY = re.compile(r"(?:Reply from|Antwort von|R.{1,3}ponse de|Respuesta desde|Risposta da|Resposta de) ")
 _WINDOWS_HEADER = re.compile(r"\b(?:Pinging|Ping wird|Envoi d|Haciendo ping|Esecuzione di Ping|Disparando)\b")
 _NO_REPLY = re.compile(
@@ -49,8 +55,10 @@ _NO_REPLY = re.compile(
 _FPING = re.compile(rf"(?<!\S)(\S+)\s+: (?:duplicate for )?\[(\d{{1,9}})\], (?:\d+ bytes, {_FIGURE} ms|timed out)")
 _FPING_TOTALS = re.compile(r"(\S+)\s+:((?: (?:\d{1,9}(?:\.\d{1,9})?|-))+)\s*")
 _EPOCH = re.compile(r"(?:\[(\d{1,19}(?:\.\d{1,9})?)\]|(\d{10,19}|\d{1,11}\.\d{1,9}))\s")
+_EPOCH_FIRST = re.compile(r"\[(\d{9,11}\.\d{1,9})\]\s")
+"""As `ping -D` writes it, before words of any language."""
 _DATE = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)")
-_CLOCK = re.compile(r"(?:(?<=\dT)|(?<![\w:]))(\d\d?):(\d\d):(\d\d(?:[.,]\d{1,9})?)(?:\s?([AP])M\b)?(Z|[+-]\d\d:?\d\d)?(?![\w:])")  # fmt: skip # noqa: E501
+_CLOCK = re.compile(r"(?:(?<=\dT)|(?<![\w:]))(\d\d?):(\d\d):(\d\d(?:[.,]\d{1,9})?+)(?:\s?([AP])M\b)?(Z|[+-]\d\d:?\d\d)?(?!\w|:\d)")  # fmt: skip # noqa: E501
 FORMS = "ping (iputils, busybox, macOS, Windows) or fping with one target, as in docs/data.md"
 
 
@@ -66,10 +74,11 @@ def read(text: str, file: str) -> Probes:
     """The probes of a log.
 
     A missing sequence number is a lost probe: from the first one on if the log has its header, otherwise from the first
-    answer on. A sequence number belongs to the round of 65,536 that is nearest to the answer before. Stamps are those
-    of answers; a probe was sent one RTT before. Without stamps, probes are evenly spaced: a summary of iputils says how
-    long all took; without one, they are 1 s apart. Raises FileContentError when there are fewer than 20 answers, more
-    probes than a log can have, or a line that looks like an answer and is not understood.
+    answer on. A sequence number belongs to the round of 65,536 that is nearest to the answer before, or, where they
+    agree, to the stamps. Stamps are those of answers; a probe was sent one RTT before. Without stamps, probes are
+    evenly spaced: a summary of iputils says how long all took; without one, they are 1 s apart. Raises FileContentError
+    when there are fewer than 20 answers, more probes than a log can have, or a line that looks like an answer and is
+    not understood.
     """
     log = _Log(file)
     lines = text.splitlines()
@@ -108,6 +117,7 @@ class _Log:
     stamp_s: float = np.nan
     falls: int = 0
     """Stamps that are earlier than the one before."""
+    back_s: float = 0.0
     repeated: int = 0
     from_zero: bool = False
     transmitted: int = 0
@@ -135,33 +145,51 @@ class _Log:
             if len(numbered[1]) > 5 or int(numbered[1]) >= _NUMBERS:
                 raise self.wrong(f"icmp_seq below {_NUMBERS:,}; line {number} has {numbered[1][:20]}")
             if timed is not None:
-                n = self._nearest(int(numbered[1]))
+                at_s = self._stamp_before(number, line, numbered.start())
+                n = self._of_round(int(numbered[1]), at_s)
                 if self.previous is not None and n < self.previous - MOST_LATE:
                     fall = f"line {number} falls from {self.previous % _NUMBERS} to {numbered[1]}"
                     raise self.wrong(
                         f"at most {_NUMBERS // 2:,} lost probes in a row, or it is not known how many; {fall}"
                     )
                 self.previous = n
-                self._probe("numbered", number, line, n, _value(timed[1]), numbered.start())
+                self._probe("numbered", number, line, n, _value(timed[1]), at_s)
             elif _HOPS.search(line) or (maybe_cut and _BYTES.search(line)):
                 self._not_understood(number, line, maybe_cut=maybe_cut)
             elif self.previous is not None:  # a message about a probe without an answer
                 self.last = max(self.last, self._nearest(int(numbered[1])))
         elif " : " in line and (found := _FPING.search(line)):
             rtt = None if found[3] is None else _value(found[3])
-            self._probe("fping", number, line, int(found[2]), rtt, found.start(), found[1])
+            at_s = np.nan if rtt is None else self._stamp_before(number, line, found.start(), certain=True)
+            self._probe("fping", number, line, int(found[2]), rtt, at_s, found[1])
         elif timed is not None and (_REPLY.search(line) or " TTL=" in line):
-            self._probe("windows", number, line, self.last + 1, _value(timed[1]), timed.start())
+            at_s = self._stamp_before(number, line, timed.start())
+            self._probe("windows", number, line, self.last + 1, _value(timed[1]), at_s)
         elif (self.form or self.header) == "windows" and _NO_REPLY.search(line):
-            self._probe("windows", number, line, self.last + 1, None, 0)
+            self._probe("windows", number, line, self.last + 1, None, np.nan)
         else:
             self._other(number, line, maybe_cut=maybe_cut)
 
     def _nearest(self, n: int) -> int:
         return n if self.previous is None else n + _NUMBERS * round((self.previous - n) / _NUMBERS)
 
-    def _probe(self, form: str, number: int, line: str, n: int, rtt: float | None, at: int, host: str = "") -> None:
-        """A probe: its number, and the place in the line before which a stamp stands."""
+    def _of_round(self, n: int, at_s: float) -> int:
+        """The number with all rounds: nearest to the answer before, or where stamps say that more were lost, to them.
+
+        They say so where their gap is that of so many probes at the pace of the answers before, to MOST_UNEVEN.
+        """
+        near = self._nearest(n)
+        if len(self.numbers) < FEWEST or abs(near - self.numbers[-1]) <= MOST_LATE:
+            return near
+        first_s, last_s = self.stamps[0], self.stamps[-1]
+        if not last_s > first_s or np.isnan(at_s):
+            return near
+        gap = (at_s - last_s) * (self.numbers[-1] - self.numbers[0]) / (last_s - first_s)
+        timed = n + _NUMBERS * round((self.numbers[-1] + gap - n) / _NUMBERS)
+        return timed if abs(timed - self.numbers[-1] - gap) <= MOST_UNEVEN * gap else near
+
+    def _probe(self, form: str, number: int, line: str, n: int, rtt: float | None, at_s: float, host: str = "") -> None:
+        """A probe: its number, RTT and stamp."""
         if self.form not in ("", form):
             raise self.wrong(f"lines of one program; {quoted(number, line, 'is of another')}")
         if self.host not in ("", host):
@@ -177,10 +205,13 @@ class _Log:
         self.seen.add(n)
         self.numbers.append(n)
         self.rtts.append(rtt)
+        self.stamps.append(at_s)
+
+    def _stamp_before(self, number: int, line: str, at: int, *, certain: bool = False) -> float:
+        """The time that stands before the answer, of which a part stands at this place; NaN without one."""
         begin = _BYTES.search(line, 0, at) or _REPLY.search(line, 0, at)
         before = line[: begin.start() if begin else at]
-        certain = begin is not None or form == "fping"
-        self.stamps.append(self._stamp(number, line, before, certain=certain) if before else np.nan)
+        return self._stamp(number, line, before, certain=certain or begin is not None) if before else np.nan
 
     def _stamp(self, number: int, line: str, before: str, *, certain: bool) -> float:
         """The time in s that stands before an answer; NaN without one.
@@ -204,6 +235,8 @@ class _Log:
                     raise self.unknown(number, line) from None
             elif self.stamp_s - at_s > _DAY_S / 2:
                 at_s += _DAY_S * round((self.stamp_s - at_s) / _DAY_S)
+        elif found := _EPOCH_FIRST.match(before):
+            at_s = float(found[1])
         elif certain and sum(map(str.isdigit, before)) >= 6:
             stamps = "stamps of `ping -D`, `ts`, `date` or ISO 8601"
             raise self.wrong(f"{stamps}, or none; {quoted(number, line, 'has another')}")
@@ -211,7 +244,8 @@ class _Log:
             return np.nan
         if at_s < self.stamp_s:
             self.falls += 1
-            if at_s < self.stamp_s - _STEP_BACK_S:
+            self.back_s = max(self.back_s, self.stamp_s - at_s)
+            if at_s < self.stamp_s - STEP_BACK_S:
                 raise self.wrong(f"stamps that rise; {quoted(number, line, 'is earlier than the answer before')}")
         self.stamp_s = at_s
         return at_s
@@ -229,7 +263,7 @@ class _Log:
         elif "%" in line and (found := _TOTALS.search(line)):
             took = _TOOK.search(bare)
             self.transmitted, self.took_ms = int(found[1]), int(took[1]) if took else 0
-            self.from_zero |= found[2] == "packets received"
+            self.from_zero |= found[3].strip() == "packets received"
         elif found := _FPING_TOTALS.fullmatch(line):
             self.summaries.append(found[2])
         elif bare and not bare.startswith(("---", "Control-", "Strg", "^C")):
@@ -270,7 +304,7 @@ class _Log:
             return Probes(self.file, order * apart_s, rtt_ms, spaced=not self.took_ms)
         if np.ptp(stamps[known]) == 0 or self.falls > MOST_REPEATED * known.sum() + 1:
             raise self.wrong("stamps that rise from answer to answer (`ts` or `ts -s`, not `ts -i`)")
-        return Probes(self.file, _sent_s(order, at[known], stamps[known], rtts[known]), rtt_ms)
+        return Probes(self.file, _sent_s(order, at[known], stamps[known], rtts[known]), rtt_ms, back_s=self.back_s)
 
 
 def _sent_s(order: Array, at: Array, stamps: Array, rtts_ms: Array) -> Array:

@@ -20,7 +20,8 @@ class Probes:
 
     sent_s: [N] times of sending, from 0. rtt_ms: [N], NaN where no answer came. halves: whether these are twice the
     one-way delays of a file. counts_losses: whether the file shows probes without an answer, too. spaced: whether the
-    file says nothing about times, so that the default interval of its program is assumed.
+    file says nothing about times, so that the default interval of its program is assumed. back_s: the furthest that its
+    clock steps back.
     """
 
     file: str
@@ -29,6 +30,7 @@ class Probes:
     halves: bool = False
     counts_losses: bool = True
     spaced: bool = False
+    back_s: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)

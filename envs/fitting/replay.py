@@ -17,6 +17,8 @@ from orbitcc.envs.fitting.recordings import Delays, Opportunities, Probes
 DELAY_STEP_S = 0.01
 FEWEST_S = 5.0
 REPEATED_S = 3600.0
+FEW_FALLS = 0.01
+"""Numbers that rise by 5,000 and more, and fall in at most this share of lines, are times with a wrong line."""
 MOST_PER_MS = 100.0
 """Numbers that rise more slowly than this many lines per ms are no opportunities: at 1500 bytes, 1.2 Gbit/s."""
 
@@ -40,6 +42,11 @@ def read(text: str, file: str) -> Opportunities | Delays:
     if (np.diff(numbers) >= 0).all() and numbers.size <= MOST_PER_MS * span_ms:
         _long_enough(float(numbers[-1]) / 1e3, file)
         return Opportunities(file, numbers)
+    falls = np.flatnonzero(np.diff(numbers) < 0)
+    if falls.size <= FEW_FALLS * numbers.size and span_ms >= FEWEST_S * 1e3:
+        wanted = "times that never fall, or delays"
+        raise FileContentError("file", file, f"{wanted}; line {falls[0] + 2} has {numbers[falls[0] + 1]:g} after "
+                               f"{numbers[falls[0]]:g}")  # fmt: skip
     _long_enough(numbers.size * DELAY_STEP_S, file)
     return Delays(file, numbers)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from orbitcc.common.errors import FileContentError, quoted
 from orbitcc.common.files import csv_cells, csv_head
-from orbitcc.envs.fitting.ping import FEWEST, MOST
+from orbitcc.envs.fitting.ping import FEWEST, MOST, MOST_REPEATED, STEP_BACK_S
 from orbitcc.envs.fitting.recordings import Array, Probes
 
 LENS = ("timestamp", "rtt")
@@ -30,7 +30,8 @@ def read(text: str, file: str) -> Probes:
     LENS: a row per probe. Of irtt (with `uplink` and `downlink`) lost ones have no RTT above 0; of ping a row has the
     time of the answer, and lost probes have no row. WetLinks: a row per series of probes, which are taken to be evenly
     spaced, as are the lost ones; the first answer has the best RTT, the last one the worst, the others have the RTT
-    that makes their mean that of the row. Raises FileError for other columns or cells, or fewer than 20 answers.
+    that makes their mean that of the row. Raises FileError for other columns or cells, fewer than 20 answers, or rows
+    of LENS whose clock steps back by more than 2 s or that come again.
     """
     lines = text.splitlines()
     head = csv_head(lines[0], f"{file}, line 1")
@@ -41,6 +42,7 @@ def read(text: str, file: str) -> Probes:
     at, answers_only = [head.index(name) for name in wanted], wanted is LENS and "uplink" not in head
     sent: list[float] = []
     rtts: list[float] = []
+    back_s, stamps, seen, again = 0.0, -math.inf, set[tuple[float, float]](), 0
     for number, line in enumerate(lines[1:], start=2):
         cells = csv_cells(line, f"{file}, line {number}") if line.strip() else []
         try:
@@ -52,7 +54,14 @@ def read(text: str, file: str) -> Probes:
                 stamp, rtt = (float(cells[k]) for k in at)
                 if _SECONDS < stamp < _NANOSECONDS:  # ms or us
                     raise ValueError
-                sent.append(stamp / 1e9 if stamp > _NANOSECONDS else stamp - max(rtt, 0) / 1e3 * answers_only)
+                at_s = stamp / 1e9 if stamp > _NANOSECONDS else stamp
+                if at_s < stamps - STEP_BACK_S:
+                    wanted_rows = "rows in order of time (split the file there)"
+                    raise FileContentError("file", file, f"{wanted_rows}; {quoted(number, line, 'is earlier')}")
+                back_s, stamps = max(back_s, stamps - at_s), at_s
+                again += (stamp, rtt) in seen
+                seen.add((stamp, rtt))
+                sent.append(at_s - max(rtt, 0) / 1e3 * answers_only)
                 rtts.append(rtt if rtt > 0 else math.nan)
                 if not math.isfinite(sent[-1]):
                     raise ValueError
@@ -65,9 +74,11 @@ def read(text: str, file: str) -> Probes:
     rtt_ms: Array = np.array(rtts)
     if (answers := int((~np.isnan(rtt_ms)).sum())) < FEWEST:
         raise FileContentError("file", file, f"a table of at least {FEWEST} answers; it has {answers}")
+    if again > MOST_REPEATED * len(rtts) + 1:
+        raise FileContentError("file", file, f"a table with a row for each probe; {again} come again")
     order = np.argsort(sent, kind="stable")
     sent_s = np.array(sent)[order]
-    return Probes(file, sent_s - sent_s[0], rtt_ms[order], counts_losses=not answers_only)
+    return Probes(file, sent_s - sent_s[0], rtt_ms[order], counts_losses=not answers_only, back_s=back_s)
 
 
 def _series(row: list[str], sent: list[float], rtts: list[float], file: str) -> None:

@@ -26,7 +26,7 @@ from orbitcc.common.errors import (
     UnknownNameError,
 )
 from orbitcc.common.extras import installing
-from orbitcc.common.files import MOST_TRACE, parse_json, read_text
+from orbitcc.common.files import MOST_TRACE, csv_head, parse_json, read_text
 from orbitcc.common.names import plain
 from orbitcc.envs.description.model import Model
 from orbitcc.envs.orbits.constellation import (
@@ -266,7 +266,11 @@ def _parsed(text: str, path: str) -> tuple[_Satellite, ...]:
                 _of_message(row, f"satellite {k}") for k, row in enumerate(rows if isinstance(rows, list) else [rows])
             ]
         elif "MEAN_MOTION" in text.lstrip().partition("\n")[0]:
-            reader = csv.DictReader(text.split("\n"))
+            reader = csv.DictReader(text.lstrip().split("\n"))
+            try:
+                csv_head(",".join(reader.fieldnames or ()), "")
+            except FileError as error:
+                raise ValueError(f"line 1: must have {error.allowed}; {error.value} comes again") from None
             given = [_of_message(row, f"line {reader.line_num}") for row in reader]
         else:
             given = list(_of_lines(text))
@@ -321,6 +325,8 @@ def _of_message(row: Any, where: str) -> _Satellite:
 
     if not isinstance(row, Mapping):
         raise ValueError(f"{where}: must be a table of a satellite's elements")
+    if row.get(None):
+        raise ValueError(f"{where}: has more cells than the first line")
     for key, allowed in _SYSTEM.items():
         if (row.get(key) or allowed[0]) not in allowed:
             raise ValueError(f"{where}: {key} must be {allowed[0]}")
@@ -332,6 +338,10 @@ def _of_message(row: Any, where: str) -> _Satellite:
     except ValueError:
         raise ValueError(f"{where}: EPOCH must be a time, e.g. 2026-11-01T12:00:00.000000") from None
     bstar, eccentricity, argument, inclination, anomaly, motion, node = (float(row[key]) for key in _OMM)
+    if not 0 <= eccentricity < 1:
+        raise ValueError(f"{where}: ECCENTRICITY must be in [0, 1)")
+    if motion <= 0:
+        raise ValueError(f"{where}: MEAN_MOTION must be above 0")
     angles = map(math.radians, (argument, inclination, anomaly))
     model = Satrec()
     model.sgp4init(

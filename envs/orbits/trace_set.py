@@ -30,7 +30,7 @@ from orbitcc.common.files import DAMAGED_ARRAYS, MB, check_zip, open_regular, pa
 from orbitcc.envs.description.model import MAX_TIME_S
 from orbitcc.envs.orbits.trace import Array, Capacity, PathTrace, Slot, slots_since, steps
 
-FORMAT = "orbitcc trace set 1"
+FORMAT = "orbitcc trace set 2"
 PARTS = ("train", "validation", "test")
 UP_TO = (0.7, 0.8, 1.0)
 """A unit whose hash, as a share of all hashes, is below such a number belongs to that part."""
@@ -59,7 +59,8 @@ class MeasuredPath:
     rate_mbps, back_mbps: rates in the direction of the data and in the other one, every rate_step_s, [C]; None: not
     measured.
     slots: reconfigurations, outages and losses, the first from 0 on.
-    date: YYYY-MM-DD; empty: not known. pauses: start and length in s of times without a sample.
+    date: YYYY-MM-DD; empty: not known. pauses: start and length in s of times without a sample. doubts: what the
+    recording does not say, or says twice, in words.
     """
 
     name: str
@@ -73,6 +74,7 @@ class MeasuredPath:
     rate_step_s: float = 0.01
     slots: tuple[Slot, ...] = (Slot(0.0),)
     pauses: tuple[tuple[float, float], ...] = ()
+    doubts: tuple[str, ...] = ()
 
     def pieces(self, length_s: float, least_s: float) -> Iterator[MeasuredPath]:
         """Parts of this length, and the rest if it is not shorter than least_s; the path itself if it is not longer."""
@@ -135,6 +137,7 @@ class MeasuredPath:
             "most_loss": round(max(s.loss for s in self.slots), 6),
             "reconfigurations": sum(s.change for s in self.slots),
             "unmeasured_s": round(sum(s for _, s in self.pauses), 3),
+            "doubts": list(self.doubts),
             "digest": digest.hexdigest()[:16],
         }
 
@@ -393,6 +396,7 @@ def _checked(index: Any) -> list[dict[str, Any]]:
             for name in ("name", "place", "date", "digest")
         )
         texts = texts and _DIGEST.fullmatch(entry["digest"]) is not None
+        texts = texts and isinstance(entry["doubts"], list) and all(isinstance(doubt, str) for doubt in entry["doubts"])
         steps_s = [entry["duration_s"]]
         steps_s += [1.0 if entry[name] is None else entry[name] for name in ("delay_step_s", "rate_step_s")]
         counts = [

@@ -36,6 +36,8 @@ def check(found: TraceSet, most_mbps: float = MOST_MBPS, most_back_mbps: float =
         yield from _path(found.measured(k), most_mbps, most_back_mbps)
         if (pause_s := entry["unmeasured_s"]) > 0:
             yield Finding("clock step or pause of the probes", entry["name"], f"{pause_s:.1f} s without a probe")
+        for doubt in entry["doubts"]:
+            yield Finding("doubtful times", entry["name"], doubt)
     first: dict[str, str] = {}
     for entry in found.entries:
         if entry["digest"] in first:

@@ -130,7 +130,13 @@ def merge(jobs: list[Job], out: Path, licence: str | None) -> tuple[trace_set.Tr
         )
     if len(entries) > trace_set.MOST_PATHS:
         raise FileError("DIR", str(jobs[0].folder), f"at most {trace_set.MOST_PATHS:,} paths; it has {len(entries):,}")
-    unit, number, parts = trace_set.split([(e["place"], e["date"]) for e in entries])
+    try:
+        unit, number, parts = trace_set.split([(e["place"], e["date"]) for e in entries])
+    except OrbitccError as error:
+        if not unreadable:
+            raise
+        why = f"{len(unreadable)} could not be read, first {unreadable[0]}"
+        raise OrbitccError("paths", error.value, f"{error.allowed}; {why}") from None
     header = {
         "layout": layout,
         "source": plain(jobs[0].folder.resolve().name),

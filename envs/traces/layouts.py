@@ -120,7 +120,7 @@ def _find_logs(folder: Path) -> list[Item]:
 
 def _find_lens(folder: Path) -> list[Item]:
     """Of the files of `_find_logs`, those that LENS publishes."""
-    known = re.compile(r"(irtt|ping)[^/]*\.(json|txt|csv)(\.gz)?$")
+    known = re.compile(r"(irtt|ping)[^/]*\.(json|txt|csv)(\.\w{2,4})?$")  # packed otherwise: listed as not read
     return [item for item in _find_logs(folder) if known.search(item.files[0])]
 
 
@@ -177,7 +177,7 @@ def _read_wetlinks(folder: Path, item: Item) -> Iterator[MeasuredPath]:
 
 def _columns(file: str, names: tuple[str, ...], most: float) -> list[Any]:
     """Columns of a CSV file as numbers, in order of the first; NaN for an empty cell. Times are in s."""
-    text = io.TextIOWrapper(io.BytesIO(read_bytes(file, MOST_TABLE)), encoding="utf-8", newline="")
+    text = io.TextIOWrapper(io.BytesIO(read_bytes(file, MOST_TABLE)), encoding="utf-8-sig", newline="")
     rows: list[list[float]] = []
     try:
         reader = csv.reader(text)

@@ -32,6 +32,8 @@ MOST_STEPS = 10_000_000
 """Steps of a log of pings: 28 hours of 10 ms."""
 NOISE = 0.02
 """Least noise of the RTT in the search for reconfigurations, as a share of it (as `orbitcc fit`)."""
+LEAST_BACK_S = 0.1
+"""Stamps of answers that overtake one another fall by less."""
 Seen = Sequence[tuple[float, float, Literal["drop", "hold"]]]
 """Outages: start and length in s, and what happens to packets."""
 
@@ -102,7 +104,15 @@ def of_probes(name: str, probes: Probes) -> MeasuredPath:
         name, "", "", end_s, delays, step_s,
         slots=slots_of(edges, seen, 1 - (1 - share) ** 0.5, end_s),
         pauses=tuple(zip(sent[:-1][long].tolist(), gaps[long].tolist(), strict=True)),
+        doubts=_doubts(probes),
     )  # fmt: skip
+
+
+def _doubts(probes: Probes) -> tuple[str, ...]:
+    found = ["no times in the log: probes taken to be 1 s apart"] if probes.spaced else []
+    if probes.back_s > LEAST_BACK_S:
+        found.append(f"the clock steps back by up to {probes.back_s:.2g} s")
+    return tuple(found)
 
 
 def of_opportunities(chances: Opportunities, end_s: float) -> tuple[Array, Seen]:

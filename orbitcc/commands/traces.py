@@ -138,6 +138,8 @@ def check(
         print("nothing looks wrong")
         return
     shown = table("what looks wrong", "paths", "first of them", "")
+    for column, least in zip(shown.columns, (24, 5, 20, 12), strict=True):
+        column.min_width, column.no_wrap, column.overflow = least, False, "fold"
     for what in dict.fromkeys(one.what for one in found):
         same = [one for one in found if one.what == what]
         shown.add_row(what, f"{len(same):,}", terminal(same[0].path), terminal(same[0].value))

@@ -79,6 +79,9 @@ def test_lost_probes_are_counted_from_the_header_or_the_first_answer(given, head
         "64 octets de 192.0.2.1 : icmp_seq={n} ttl=54 temps=30.5 ms",
         "64 bytes desde 192.0.2.1: icmp_seq={n} ttl=54 tiempo=30,5 ms",
         "64 байта из 192.0.2.1: icmp_seq={n} ttl=54 время=30.5 мс",
+        "64 bajtů z\xa0192.0.2.1: pořadí={n} TTL=54 čas=30.5 ms",
+        "64 바이트 192.0.2.1 에서: icmp_seq={n} ttl=54 시간=30.5 밀리초",
+        "64 ბაიტი 192.0.2.1-დან: icmp_seq ={n} ttl =54 დრო=30.5 მწმ",
         "192.0.2.1 : [{n}], 64 bytes, 30.5 ms (30.5 avg, 0% loss)",
     ],
 )
@@ -87,6 +90,44 @@ def test_every_form_of_an_answer(given, form):
     assert (lost(found), np.nanmin(found.rtt_ms), np.nanmax(found.rtt_ms)) == ([15], 30.5, 30.5)
     assert found.spaced
     assert np.diff(found.sent_s).tolist() == [1.0] * 34
+
+
+@pytest.mark.parametrize("words", ["64 bajty z 192.0.2.1: ", "64 x 192.0.2.1: ", "192.0.2.1 から 64 バイト応答: "])
+def test_stamps_of_ping_stand_before_words_of_any_language(given, words):
+    rows = [f"[{1.7e9 + 0.2 * k:.6f}] {words}icmp_seq={k} ttl=54 czas=30.5 ms" for k in range(1, 41)]
+    np.testing.assert_allclose(np.diff(given("\n".join(rows)).sent_s), 0.2, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("head", "total"),
+    [
+        (LINUX, "33\xa0paquets transmis, 30 reçus, 9\xa0% paquets perdus, temps 6400\xa0ms"),
+        (LINUX, "送信パケット数 33, 受信パケット数 30, パケット損失 9%, 時間 6400ミリ秒"),
+        (LINUX, "已发送 33 个包， 已接收 30 个包, 9% 包丢失, 耗时 6400 毫秒"),
+        (
+            "ПІНГ 192.0.2.1 (192.0.2.1) 56(84) байтів даних.",
+            "Надіслано 33 пакетів, отримано 30, втрачено 9%, час 6400мс",
+        ),
+        (LINUX, "33 paket iletildi, 30 alındı, +1 yinelenen, %9 paket kaybı, süre 6400ms"),
+    ],
+)
+def test_a_summary_says_how_many_were_sent_and_how_long_it_took(given, head, total):
+    doubled = numbered([9], "64 bayt 192.0.2.1: icmp_seq={n} ttl=54 zaman=30.5 ms (YİNELENEN!)")
+    found = given("\n".join([head, *numbered(range(3, 33)), *doubled, total]))
+    assert (found.rtt_ms.size, lost(found)) == (33, [0, 1, 32])
+    np.testing.assert_allclose(np.diff(found.sent_s), 0.2)
+
+
+@pytest.mark.parametrize("gap", [3_000, 40_000, 70_000, 131_072 + 2_500])
+def test_stamps_say_how_often_the_numbers_went_round(given, gap):
+    at = [*range(100, 1_100), *range(1_100 + gap, 2_000 + gap)]
+    rows = [f"[{1.7e9 + 0.01 * k:.6f}] 64 bytes from h: icmp_seq={k % 65_536} ttl=54 time=30.5 ms" for k in at]
+    found = given("\n".join(rows))
+    assert found.rtt_ms.size == 1_900 + gap
+    assert lost(found) == list(range(1_000, 1_000 + gap))
+    # Where the clock alone jumps, and numbers go on, nothing was lost.
+    rows = [f"[{1.7e9 + 0.01 * k + 3_600 * (k > 500):.6f}] {ping_line(k, 30)}" for k in range(1_000)]
+    assert lost(given("\n".join(rows))) == []
 
 
 def test_an_answer_below_a_bound_has_the_bound(given):
@@ -113,6 +154,8 @@ def clock(k, step_s, begin_s=86_390.0):
         (lambda k: f"So 29. Nov {clock(k, 1)[:8]} CET 2026: ", 1.0),
         (lambda k: f"11/28/2026 {clock(k, 1, 3600 * 9)[1:8]} AM - ", 1.0),
         (lambda k: f"Nov 28 {clock(k, 1)[:8]} host ping[4711]: ", 1.0),
+        (lambda k: f"{clock(k, 0.2)}000000: ", 0.2),
+        (lambda k: f"2026-11-{28 + (k >= 50)}T{clock(k, 0.2)}Z: ", 0.2),
     ],
 )  # fmt: skip
 def test_the_time_between_probes_is_that_of_the_stamps(given, stamp, step_s):
@@ -335,8 +378,13 @@ def test_a_row_of_wetlinks_is_a_series_of_probes(given):
         ("timestamp,rtt\n1,2\n1,two\n1,2\n", "line 3 is not understood: '1,two'"),
         ("timestamp,rtt\n1,2\n1,2,3\n1,2\n", "line 3 is not understood"),
         ("timestamp,rtt\nnan,2\n", "line 2 is not understood"),
-        ("timestamp,rtt,uplink\n" + "1705744800,20,9\n" * 30, "more than 0 and at most 1e+06 s; it has 0 s"),
+        (
+            "timestamp,rtt,uplink\n" + "".join(f"1705744800,{k},9\n" for k in range(20, 50)),
+            "more than 0 and at most 1e+06 s; it has 0 s",
+        ),
         ("timestamp,rtt\n1,2\n", "at least 20 answers; it has 1"),
+        ("timestamp,rtt\n" + "".join(f"{k},9\n" for k in (*range(30), 9)), "line 32 is earlier: '9,9'"),
+        ("timestamp,rtt\n" + "".join(f"{k // 2},9\n" for k in range(60)), "a row for each probe; 30 come again"),
         ('timestamp,rtt\n"1,2\n', "cells of CSV"),
         (WETLINKS + "\nx,yesterday,today,h,ipv4,0,10,50,80,40,5\n", "line 2 is not understood"),
         (WETLINKS + "\nx,2023-09-28,2023-09-29,h,ipv4,0,10,90,80,40,5\n", "line 2 is not understood"),

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -104,6 +105,11 @@ def test_twenty_tests_of_wetlinks_make_a_path(tmp_path):
     assert [s.start_s for s in trace.slots] == list(range(0, 300, 15))
     assert trace.slots[7].loss == pytest.approx(1 - 0.99**0.5)
     assert found.entries[1]["date"] == "2024-03-01"
+    for path in (tmp_path / "WetLinks").rglob("*.csv"):  # as spreadsheets save it, with the time as the first column
+        rows = [line.partition(",")[2] for line in path.read_text().splitlines()]
+        path.write_text("\ufeff" + "\n".join(rows) + "\n")
+    again = made("wetlinks", tmp_path / "WetLinks", tmp_path / "again.npz")
+    assert [e["digest"] for e in again.entries] == [e["digest"] for e in found.entries]
 
 
 def test_pairs_of_mahimahi_have_rates_of_both_directions_and_no_delays(tmp_path):
@@ -258,7 +264,16 @@ def test_what_cannot_be_imported_is_one_line_and_exit_code_2(tmp_path):
         errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
         assert words in errors[0], done.stderr
         assert len(errors) == 1
-    (folder / "A/1/bw_1.txt").write_text("x\n")
+    for k in (2, 3):
+        shutil.copytree(folder / "A/1", folder / f"A/{k}")
+    (folder / "A/3/bw_1.txt").write_text("x\n")
+    done = called("traces", "import", "leocc", str(folder), "--out", out)
+    assert (
+        "at least 3, so that train, validation, test each have one; 1 could not be read, first A/3/bw_1.txt, line 1"
+        in (done.stderr)
+    )
+    for k in (1, 2):
+        (folder / f"A/{k}/bw_1.txt").write_text("x\n")
     done = called("traces", "import", "leocc", str(folder), "--out", out)
     assert done.returncode == 2
     assert "at least one file that can be read" in done.stderr
@@ -351,6 +366,15 @@ def test_pauses_of_probes_and_frozen_values_are_found(tmp_path):
     found = {(f.what, f.path): f.value for f in check(made("pings", tmp_path / "logs", tmp_path / "set.npz"))}
     assert found["clock step or pause of the probes", "a/a"] == "7.1 s without a probe"
     assert found["frozen delay", "b/a"] == "200 s"
+    back = [f"[{float(line[1:18]) - 1.5:.6f}]{line[19:]}" for line in lines[1_000:]]
+    (tmp_path / "logs/a/a.txt").write_text("\n".join([*lines[:1_000], *back]) + "\n")
+    (tmp_path / "logs/c/a.txt").write_text("\n".join(line.partition("] ")[2] for line in lines) + "\n")
+    made("pings", tmp_path / "logs", tmp_path / "again.npz")
+    found = {(f.what, f.path): f.value for f in check(TraceSet(tmp_path / "again.npz"))}
+    assert found["doubtful times", "a/a"] == "the clock steps back by up to 1.4 s"  # less the 0.1 s between probes
+    assert found["doubtful times", "c/a/0s"] == "no times in the log: probes taken to be 1 s apart"
+    shown = called("traces", "check", str(tmp_path / "again.npz"), env={"COLUMNS": "80"}).stdout
+    assert "doubtful times" in shown
 
 
 # -- windows ----------------------------------------------------------------------------------------------------------

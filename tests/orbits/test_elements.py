@@ -139,8 +139,12 @@ ROWS = messages()
         ("[5]", "satellite 0: must be a table"),
         (json.dumps([ROWS[0], ROWS[1] | {"BSTAR": None}]), "satellite 1: BSTAR must be a number"),
         (json.dumps([ROWS[0] | {"EPOCH": "yesterday"}]), "satellite 0: EPOCH must be a time"),
+        (json.dumps([ROWS[0] | {"ECCENTRICITY": -0.1}]), "satellite 0: ECCENTRICITY must be in [0, 1)"),
+        (json.dumps([ROWS[0] | {"MEAN_MOTION": 0}]), "satellite 0: MEAN_MOTION must be above 0"),
         (json.dumps([ROWS[0] | {"MEAN_ELEMENT_THEORY": "SGP4-XP"}]), "satellite 0: MEAN_ELEMENT_THEORY must be SGP4"),
         (as_csv(ROWS).rpartition(",15.0")[0], "line 3: BSTAR must be a number"),
+        (as_csv(ROWS).replace("BSTAR", "INCLINATION", 1), "line 1: must have each column once; INCLINATION comes"),
+        (as_csv(ROWS).rstrip() + ",7\n", "line 3: has more cells than the first line"),
     ],
 )  # fmt: skip
 def test_a_wrong_line_is_named(text, says, tmp_path):
