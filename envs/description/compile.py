@@ -425,7 +425,7 @@ def _transport(quic: Quic) -> dict[str, Any]:
     return {
         "mtu": quic.mtu_bytes,
         "mtu_discovery": quic.mtu_discovery,
-        "initial_window": quic.initial_window_bytes,
+        **({} if quic.initial_window_bytes is None else {"initial_window": quic.initial_window_bytes}),
         "ack_every": quic.ack_every_packets,
         "stream_window": quic.stream_window_bytes,
         **({} if quic.connection_window_bytes is None else {"connection_window": quic.connection_window_bytes}),

@@ -161,7 +161,9 @@ class Quic(Model):
         default=1_452, description="UDP payload of a full packet"
     )
     mtu_discovery: bool = Field(default=False, description="begin with 1,200 bytes, and try `mtu_bytes` (RFC 8899)")
-    initial_window_bytes: Annotated[int, number(2_400, 1e9, "bytes", whole=True)] = 12_000
+    initial_window_bytes: Annotated[int | None, number(2_400, 1e9, "bytes", whole=True, optional=True)] = Field(
+        default=None, description="None: 12,000, and 240,000 for quinn-bbr"
+    )
     ack_every_packets: Annotated[int, number(0, 1_000, "packets", whole=True)] = 0
     stream_window_bytes: Annotated[int, number(18_000, 1e12, "bytes", whole=True)] = 1_250_000
     connection_window_bytes: Annotated[int | None, number(18_000, 1e12, "bytes", whole=True, optional=True)] = Field(
@@ -175,7 +177,10 @@ class Quic(Model):
     def _two_packets_fit(self) -> Quic:
         least = 2 * self.mtu_bytes
         for field in ("initial_window_bytes", "stream_window_bytes", "connection_window_bytes", "send_window_bytes"):
-            if (value := getattr(self, field)) is not None and value < least:
+            value = getattr(self, field)
+            if field == "initial_window_bytes" and value is None:
+                value = 12_000
+            if value is not None and value < least:
                 raise OrbitccError(field, value, f"at least two packets, {least:,} bytes")
         return self
 

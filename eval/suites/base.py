@@ -192,6 +192,8 @@ class Suite(ABC):
             flow if flow.name == other.name or flow.controller.name == "udp" else flow.changed(transport=transport)
             for flow, other in zip(scenario.flows, renamed.flows, strict=True)
         ]  # a flow with another name belongs to the contender
+        if flows == list(scenario.flows):
+            raise OrbitccError("transport", transport, f"tcp: {self.name} does not tell its flows from others'")
         return scenario.with_flows(flows)
 
     def runs(self, profile: str, runs: int | None = None) -> int:

@@ -146,7 +146,7 @@ class Hystart(Suite):
         flows = [
             flow.changed(
                 controller=ControllerSpec(name="cubic", params={**contender.params, "hystart": mode}),
-                name=f"hystart={mode}-{i}",
+                name=f"{contender.label}, hystart={mode}-{i}",
             )
             for i, (flow, mode) in enumerate(zip(case.scenario.flows, modes, strict=True))
         ]

@@ -23,6 +23,7 @@ from orbitcc.commands.options import (
     Trust,
     Workers,
     again,
+    chosen_backend,
     complete_suite,
     each_once,
     print_json,
@@ -73,7 +74,7 @@ def evaluate(
     out: Out = None,
     resume: Resume = False,
     as_json: AsJson = False,
-    backend: Backend = "simulator",
+    backend: Backend = None,
     trust: Trust = None,
 ) -> None:
     """Evaluate controllers and policies with a suite of experiments: table, CSV, pictures, report.
@@ -93,7 +94,7 @@ def evaluate(
     if resume and out is None:
         raise StateError("--resume", "name the folder to continue with --out")
     programs = specs(program or [], server or [])
-    backend = "emulator" if programs else backend
+    backend = chosen_backend(backend, programs)
     if beside_simulator and backend != "emulator":
         raise StateError("--beside-simulator", "it is for --program and --backend emulator")
     given = controller or ([] if policy or programs else DEFAULT_CONTROLLERS)

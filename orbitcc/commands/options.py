@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -232,8 +232,21 @@ Out = Annotated[Path | None, typer.Option(help="Results folder. Default: a new o
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Backend = Annotated[
-    str, typer.Option(help="simulator, or emulator: the TCP of this machine's kernel, in real time (`orbitcc doctor`).")
+    str | None,
+    typer.Option(
+        help="simulator, or emulator: the TCP of this machine's kernel, in real time (`orbitcc doctor`). Default: "
+        "simulator, with --program emulator."
+    ),
 ]
+
+
+def chosen_backend(given: str | None, programs: Sequence[Any]) -> str:
+    """The backend that was asked for; OrbitccError where it cannot run programs."""
+    from orbitcc.common.errors import OrbitccError
+
+    if programs and given not in (None, "emulator"):
+        raise OrbitccError("--backend", given, "emulator with --program")
+    return given or ("emulator" if programs else "simulator")
 
 
 LAST_SEED = 2**31 - 1

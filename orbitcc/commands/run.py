@@ -20,6 +20,7 @@ from orbitcc.commands.options import (
     ScenarioName,
     Servers,
     Trust,
+    chosen_backend,
     complete_controller,
     order_of,
     print_json,
@@ -82,7 +83,7 @@ def run(
     ] = None,
     qlog: Annotated[Path | None, typer.Option(help="Write the flows' events to this .qlog file (qvis).")] = None,
     as_json: AsJson = False,
-    backend: Backend = "simulator",
+    backend: Backend = None,
     trust: Trust = None,
 ) -> None:
     """Run a scenario and print what each flow and link achieved."""
@@ -92,7 +93,7 @@ def run(
     from orbitcc.envs import backends
 
     programs = specs(program or [], server or [])
-    backend = "emulator" if programs else backend
+    backend = chosen_backend(backend, programs)
     play = backends.runner(backend)
     for path in filter(None, (series, plot, pcap, qlog)):
         check_place(path)

@@ -135,6 +135,10 @@ def test_what_cannot_be_meant_is_refused_before_anything_runs():
         with pytest.raises(OrbitccError) as refused:
             programs.specs(*given)
         assert str(refused.value).startswith(said) or said in str(refused.value)
+    for command in (("run", "dumbbell"), ("eval", "responsiveness")):
+        done = called(*command, "--program", "x=ls", "--server", "ls", "--backend", "simulator")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "--backend: 'simulator' is not allowed; allowed: emulator with --program" in done.stderr
     (spec,) = programs.specs(["x=ls"], ["ls"])
     with pytest.raises(OrbitccError, match="a file cannot name a command"):
         Flow.build({"controller": spec.model_dump()})

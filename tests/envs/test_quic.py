@@ -56,6 +56,16 @@ def test_what_does_not_fit_is_one_line(changes: dict[str, object], says: str) ->
     assert says in str(raised.value)
 
 
+@pytest.mark.parametrize(("name", "first"), [("quinn-newreno", 12_000), ("quinn-cubic", 12_000), ("quinn-bbr", 240_000)])
+def test_controllers_of_quinn_begin_with_their_own_windows_or_the_given_one(name: str, first: int) -> None:
+    """Its BBR begins with 200 packets of 1,200 bytes, the others with 10."""
+    for given, window in ((None, first), (50_000, 50_000)):
+        world = of_dumbbell(name, duration_s=0.05)
+        flow = world.flows[0].changed(transport=Quic(initial_window_bytes=given))
+        seen = simulate(world.with_flows([flow]), record_interval_s=0.01).flows["cwnd_packets"][:, 0]
+        assert seen[~np.isnan(seen)][0] == math.ceil(window / 1_452)
+
+
 def test_a_run_beside_tcp_tells_what_quic_tells_and_leaves_out_the_rest(tmp_path: Path) -> None:
     recording = simulate(of_dumbbell("cubic", "quinn-cubic", duration_s=10.0), record_interval_s=0.1)
     tcp, quic = recording.flow_totals

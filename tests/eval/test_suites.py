@@ -250,6 +250,18 @@ def test_the_contenders_flows_and_no_others_have_the_transport_of_the_settings(n
     assert case.digest != plain.cases("quick", 1)[0].digest
 
 
+@pytest.mark.parametrize("name", suites.names())
+def test_the_transport_of_the_settings_is_that_of_the_run_or_refused(name):
+    suite = suites.get(name, {**settings_of(name), "transport": "quic"})
+    for point in suite.points("quick"):
+        try:
+            scenario = suite.entered(suite.case(point, 1), contenders.from_controller("cubic"))
+        except OrbitccError as error:
+            assert (name, error.allowed) == ("geo-pep", "None with transport quic")
+            continue
+        assert any(flow.transport is not None for flow in scenario.flows)
+
+
 def test_a_rival_with_other_weights_is_another_case(tmp_path):
     for name in ("perigee", "apogee"):
         shutil.copytree(checkpoint.SHIPPED / name, tmp_path / name)

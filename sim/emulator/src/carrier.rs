@@ -50,16 +50,19 @@ struct Crossing {
 }
 
 impl Crossing {
-    fn add(&mut self, port: u8, delay: Nanos, packet: &[u8]) {
+    /// probe: what an answer to the packet would take, where none comes from the receiver.
+    fn add(&mut self, port: u8, delay: Nanos, packet: &[u8], probe: Option<Nanos>) {
         if port == 1 {
             (self.there, self.arrived) = (Some(delay), self.arrived + 1);
             self.received_bytes += payload_bytes(packet);
-            return;
+        } else {
+            if self.back.replace(delay).is_none() {
+                (self.srtt8_ns, self.least_ns) = (0, 0); // of probes
+            }
+            self.returned_bytes += payload_bytes(packet);
         }
-        self.back = Some(delay);
-        self.returned_bytes += payload_bytes(packet);
-        let Some(there) = self.there else { return };
-        let rtt_ns = (there + delay).0;
+        let (Some(there), Some(back)) = (self.there, if port == 1 { probe } else { self.back }) else { return };
+        let rtt_ns = (there + back).0;
         self.least_ns = if self.srtt8_ns == 0 { rtt_ns } else { self.least_ns.min(rtt_ns) };
         self.srtt8_ns = if self.srtt8_ns == 0 { 8 * rtt_ns } else { self.srtt8_ns - self.srtt8_ns / 8 + rtt_ns };
     }
@@ -219,7 +222,10 @@ impl Carrier {
                 set_ecn(bytes, ecn);
             }
             self.marked[*flow as usize] += u64::from(*port == 1 && ecn == 3);
-            self.crossings[*flow as usize].add(*port, at.saturating_sub(*came), bytes);
+            let crossing = &mut self.crossings[*flow as usize];
+            let answered = *port != 1 || crossing.back.is_some();
+            let probe = (!answered).then(|| self.world.return_delay(*flow as usize));
+            crossing.add(*port, at.saturating_sub(*came), bytes, probe);
             out(at, usize::from(*port), bytes);
         }
     }

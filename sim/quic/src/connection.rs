@@ -187,21 +187,21 @@ fn transport(quic: &QuicSpec, controller: Arc<dyn ControllerFactory + Send + Syn
 }
 
 /// quinn's controller of this name; None: one of ours.
-fn of_quinn(name: &str, initial_window: u64) -> Option<Arc<dyn ControllerFactory + Send + Sync>> {
+fn of_quinn(name: &str, initial_window: Option<u64>) -> Option<Arc<dyn ControllerFactory + Send + Sync>> {
     Some(match name {
         "quinn-newreno" => {
             let mut config = NewRenoConfig::default();
-            config.initial_window(initial_window);
+            initial_window.map(|bytes| config.initial_window(bytes));
             Arc::new(config)
         }
         "quinn-bbr" => {
             let mut config = BbrConfig::default();
-            config.initial_window(initial_window);
+            initial_window.map(|bytes| config.initial_window(bytes));
             Arc::new(config)
         }
         "quinn-cubic" => {
             let mut config = CubicConfig::default();
-            config.initial_window(initial_window);
+            initial_window.map(|bytes| config.initial_window(bytes));
             Arc::new(config)
         }
         _ => return None,

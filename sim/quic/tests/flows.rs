@@ -167,6 +167,51 @@ fn acknowledgements_wait_and_probes_go_as_rfc_9002_says() {
     assert!(sent[first + 1].1 <= 2, "at most two probes (section 6.2.4)");
 }
 
+/// An outage in both directions of a link without rates, from 6 s on.
+fn cut(duration_ms: u64) -> Value {
+    let outages = json!([{"at": 6_000 * MS, "duration": duration_ms * MS, "mode": "drop", "directions": "both"}]);
+    json!({"/outages": outages, "/forward/rate": [], "/reverse/rate": []})
+}
+
+#[test]
+fn probe_timeouts_double() {
+    // Pairs of packets, acknowledged at once: samples of exactly 50 ms. Flow control lets no new data go meanwhile.
+    let limited = flow("quinn-newreno", json!({"stream_window": 18_000}));
+    let (_, world) = run(&network(&[limited], 8, cut(3_000)));
+    let sent: Vec<u64> = sent_at(&world).iter().map(|(ms, _)| *ms).filter(|ms| *ms >= 6_000 - 50).collect();
+    let probes: Vec<u64> = sent.windows(2).map(|pair| pair[1] - pair[0]).filter(|gap| *gap > 50).collect();
+    // RFC 9002, section 6.2.1: srtt + max(4 rttvar, 1 ms) + max_ack_delay, doubled with each expiry.
+    for (found, wanted) in probes.iter().zip([76_u64, 152, 304, 608]) {
+        assert!(found.abs_diff(wanted) <= 1, "{probes:?}");
+    }
+    assert!(probes.len() >= 4, "{probes:?}");
+}
+
+#[test]
+fn congestion_is_persistent_after_three_probe_timeouts() {
+    // A pair of packets every 20 ms. RFC 9002, section 7.6.1: (50 + 1 + 25 ms) x 3 = 228 ms.
+    let pairs = with(flow("quinn-newreno", json!({})), "traffic", json!({"kind": "cbr", "rate": 2 * 1_480 * 8 * 50}));
+    for (outage_ms, persistent) in [(120, 0), (190, 0), (290, 1), (600, 1)] {
+        let (flow, _) = run(&network(std::slice::from_ref(&pairs), 8, cut(outage_ms)));
+        assert_eq!(flow.rtos, persistent, "{outage_ms} ms");
+    }
+}
+
+#[test]
+fn a_packet_is_lost_when_one_sent_three_later_is_acknowledged_or_after_nine_eighths_of_the_rtt() {
+    // One packet is lost; the others arrive after 25 ms, and what follows a gap is acknowledged at once (RFC 9000,
+    // section 13.2.1): 3 intervals and the RTT after it was sent, or an interval and the RTT, if that is beyond 9/8 of it.
+    for (apart_ms, wanted) in [(1, 53.0), (2, 56.0), (4, 56.25), (10, 60.0), (20, 70.0)] {
+        let rate = 1_480 * 8 * 1_000 / apart_ms;
+        let cbr = with(flow("quinn-newreno", json!({})), "traffic", json!({"kind": "cbr", "rate": rate}));
+        let (flow, world) = run(&network(&[cbr], 8, cut(apart_ms)));
+        assert_eq!(flow.lost_packets, 1, "every {apart_ms} ms");
+        let lost = series(&world, "lost_packets").iter().position(|packets| *packets > 0.0).unwrap() as f64;
+        let left = sent_at(&world).iter().map(|(ms, _)| *ms).find(|ms| *ms >= 6_000).unwrap() as f64;
+        assert!((lost - left - wanted).abs() <= 1.5, "every {apart_ms} ms: after {} ms, not {wanted}", lost - left);
+    }
+}
+
 #[test]
 fn marks_take_the_place_of_losses() {
     let queue = json!({"/forward/queue": {"kind": "codel", "limit": 10_000, "target": 5 * MS, "interval": 100 * MS, "ecn": true}});

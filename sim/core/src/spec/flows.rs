@@ -54,8 +54,9 @@ pub struct QuicSpec {
     pub mtu: u16,
     /// Begin with packets of 1,200 bytes, and find out by probes whether `mtu` fits (RFC 8899).
     pub mtu_discovery: bool,
-    /// Bytes; of quinn's own controllers.
-    pub initial_window: u64,
+    /// Bytes; of quinn's own controllers. None: what quinn gives each of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_window: Option<u64>,
     /// Packets that the receiver acknowledges at once by one ACK (draft-ietf-quic-ack-frequency); 0: as in RFC 9000.
     pub ack_every: u32,
     /// Bytes that the receiver lets one stream and all streams be ahead of its application, and that the sender keeps.
@@ -73,7 +74,7 @@ impl Default for QuicSpec {
         QuicSpec {
             mtu: 1452,
             mtu_discovery: false,
-            initial_window: 12_000,
+            initial_window: None,
             ack_every: 0,
             stream_window: 1_250_000,
             connection_window: (1 << 62) - 1,

@@ -189,6 +189,15 @@ impl World {
         rtt
     }
 
+    /// How long a packet would take from a flow's receiver to its sender that leaves now, delays and queues as they stand.
+    pub fn return_delay(&mut self, flow: usize) -> Nanos {
+        let mut delay = Nanos::ZERO;
+        for hop in &self.flows[flow].backward {
+            delay += self.links[*hop as usize].latency(self.now, delay);
+        }
+        delay
+    }
+
     /// What a handshake started now would measure: delays and queues as they stand.
     pub(crate) fn handshake_rtt(&mut self, flow: usize) -> Nanos {
         let mut rtt = self.flows[flow].host.delay();
