@@ -69,6 +69,7 @@ lint: build  ## formats, types and lints of Python and Rust
 	$(BIN)/mypy
 	cargo fmt $(SIM) --all --check
 	cargo clippy $(SIM) --workspace --all-targets $(AGENTS) -- -D warnings
+	cargo check $(SIM) --package orbitcc-python --no-default-features  # a build without QUIC
 
 docs: full  ## the documentation site, warnings as errors: build/docs/index.html
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs build/docs

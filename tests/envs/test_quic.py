@@ -103,6 +103,9 @@ def test_the_same_for_any_number_of_threads_and_for_agents_that_join_late() -> N
 
 
 def test_every_view_takes_the_transport() -> None:
+    pytest.importorskip("ray.rllib")
+    from orbitcc.envs.environments.rllib import RLlibCongestionEnv
+
     single = orbitcc.CongestionEnv("dumbbell", transport="quic", preset="ratios", duration_s=2.0)
     single.reset(seed=1)
     info = {}
@@ -114,6 +117,13 @@ def test_every_view_takes_the_transport() -> None:
     parallel = orbitcc.parallel_env("dumbbell", transport="quic", preset="ratios", flows=2)
     observations, _ = parallel.reset(seed=1)
     assert len(observations) >= 1
+    agents = RLlibCongestionEnv({"scenario": "dumbbell", "transport": "quic", "preset": "ratios", "duration_s": 2.0})
+    observed, _ = agents.reset(seed=1)
+    for _ in range(20):
+        actions = {name: agents.get_action_space(name).sample() for name in observed}
+        observed, rewards, *_ = agents.step(actions)
+    assert all(math.isfinite(reward) for reward in rewards.values())
+    assert agents.observation_spaces[next(iter(observed))].contains(next(iter(observed.values())))
     drawn = scenarios.load("train-leo", {"transport": "quic"})
     flows = EpisodeSource(drawn).draw(np.random.default_rng(1)).flows
     assert {flow.transport is not None for flow in flows if flow.controller.name == "external"} == {True}
