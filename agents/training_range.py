@@ -1,6 +1,9 @@
 """The training range of a policy, from the distribution on which it was trained."""
 
+import math
+
 from orbitcc.agents.model_card import Range, TrainingRange
+from orbitcc.envs.description.conditions import conditions
 from orbitcc.envs.description.links import MIN_RATE_MBPS
 from orbitcc.envs.description.ranges import Span
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
@@ -11,8 +14,8 @@ from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution, writt
 def training_range(scenario: Scenario | ScenarioDistribution) -> TrainingRange:
     """The ranges of worlds over time, over all parts of a distribution, including changed rates and joining flows.
 
-    For a single scenario, scenarios of a folder and a distribution of another kind, only name and links are known.
-    Scenarios of folders widen no range.
+    Of a single scenario and of a folder they are what these have; of a distribution of another kind only name and links
+    are known. Scenarios of folders widen no range of a mixture.
     """
     whole = scenario.parts if isinstance(scenario, Mixture) else (scenario,)
     parts = tuple(part for part in whole if isinstance(part, PathDistribution))
@@ -20,7 +23,9 @@ def training_range(scenario: Scenario | ScenarioDistribution) -> TrainingRange:
     links = " ".join(dict.fromkeys([*(world.links_digest for world in written(scenario)), *traces]))
     if not parts:
         remarks = "" if isinstance(scenario, Scenario) else scenario.description
-        return TrainingRange(scenario=scenario.name, links=links, remarks=remarks)
+        ranges = conditions(written(scenario))
+        known = {name: range_ for name, range_ in ranges.items() if all(map(math.isfinite, range_))}
+        return TrainingRange(scenario=scenario.name, links=links, remarks=remarks, **known)
     return TrainingRange(
         scenario=scenario.name,
         links=links,

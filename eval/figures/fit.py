@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from orbitcc.common import names
+from orbitcc.envs.description.conditions import loss_rate
 from orbitcc.envs.description.model import points_of
 from orbitcc.envs.fitting.changes import MOST_BINS
 from orbitcc.envs.fitting.model import Fit
-from orbitcc.eval.extrapolation import loss_rate
 from orbitcc.eval.figures import style
 from orbitcc.eval.figures.base import staircase
 from orbitcc.eval.figures.style import Theme

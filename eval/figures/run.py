@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from orbitcc.common import names
 from orbitcc.common.files import atomic_write_bytes
+from orbitcc.envs.description.conditions import buffer_bytes
 from orbitcc.envs.description.model import points_of
 from orbitcc.envs.description.scenario import stem
-from orbitcc.eval.extrapolation import buffer_bytes
 from orbitcc.eval.figures import style
 from orbitcc.eval.figures.base import check_name, narrowest, outages, render, staircase
 from orbitcc.eval.figures.style import LIGHT, Line, Theme

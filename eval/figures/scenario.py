@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from orbitcc.common import names
+from orbitcc.envs.description.conditions import loss_rate
 from orbitcc.envs.description.links import Direction
 from orbitcc.envs.description.model import points_of
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.eval.extrapolation import loss_rate
 from orbitcc.eval.figures import style
 from orbitcc.eval.figures.style import Theme
 

@@ -56,7 +56,9 @@ def test_what_does_not_fit_is_one_line(changes: dict[str, object], says: str) ->
     assert says in str(raised.value)
 
 
-@pytest.mark.parametrize(("name", "first"), [("quinn-newreno", 12_000), ("quinn-cubic", 12_000), ("quinn-bbr", 240_000)])
+@pytest.mark.parametrize(
+    ("name", "first"), [("quinn-newreno", 12_000), ("quinn-cubic", 12_000), ("quinn-bbr", 240_000)]
+)
 def test_controllers_of_quinn_begin_with_their_own_windows_or_the_given_one(name: str, first: int) -> None:
     """Its BBR begins with 200 packets of 1,200 bytes, the others with 10."""
     for given, window in ((None, first), (50_000, 50_000)):

@@ -12,8 +12,8 @@
 //!
 //! Statistics, observation, network, action and safety filter are those of the simulator. What differs:
 //!
-//! - quinn has no timer for controllers: a decision is made with the first packet that is sent or acknowledged after it was due,
-//!   about the whole time since the one before.
+//! - quinn has no timer for controllers: decisions that were due are made before the next packet is sent or acknowledged. They are
+//!   those of a timer, because nothing happened in between, but take effect with that packet.
 //! - quinn paces packets itself, at 1.25 windows per smoothed RTT; the simulator paces at the policy's rate, mostly one window
 //!   per smoothed RTT. Bursts are therefore sharper here. Of a policy that sets a rate, the window is also held to what that
 //!   rate sends in a smoothed RTT.
@@ -74,6 +74,9 @@ impl ControllerFactory for PolicyConfig {
     }
 }
 
+/// Decisions that are made after a pause.
+const MOST_LATE: u64 = 64;
+
 /// The controller of one connection.
 #[derive(Clone)]
 pub struct PolicyController {
@@ -120,10 +123,20 @@ impl PolicyController {
         self.agent.safety_filter.as_ref().is_some_and(|filter| filter.has_taken_over())
     }
 
-    fn decide_if_due(&mut self, now: Nanos) {
-        if now < self.agent.next_decision {
-            return;
+    /// Make the decisions that were due up to now; of a long pause the last ones.
+    fn catch_up(&mut self, now: Nanos) {
+        while self.agent.next_decision <= now {
+            let due = self.agent.next_decision;
+            self.decide(due);
+            let step = self.agent.next_decision.saturating_sub(due);
+            let left = now.saturating_sub(self.agent.next_decision);
+            if left.0 > MOST_LATE * step.0 {
+                self.agent.next_decision = Nanos(now.0 - MOST_LATE * step.0);
+            }
         }
+    }
+
+    fn decide(&mut self, now: Nanos) {
         let reading = self.ledger.read();
         self.sender.take_in(&reading);
         self.meter.push(now, &reading.acks);
@@ -149,23 +162,24 @@ impl PolicyController {
 impl Controller for PolicyController {
     fn on_sent(&mut self, now: Instant, bytes: u64, _last_packet_number: u64) {
         let at = self.ledger.at(now);
+        self.catch_up(at);
         self.ledger.on_sent(at, bytes);
-        self.decide_if_due(at);
     }
 
-    fn on_ack(&mut self, _now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
-        let left = self.ledger.at(sent);
+    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
+        let (at, left) = (self.ledger.at(now), self.ledger.at(sent));
+        self.catch_up(at);
         self.ledger.on_ack(left, bytes, app_limited, rtt);
     }
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, _app_limited: bool, _largest: Option<u64>) {
         let at = self.ledger.at(now);
         self.ledger.on_end_acks(at, in_flight);
-        self.decide_if_due(at);
     }
 
     fn on_congestion_event(&mut self, now: Instant, sent: Instant, persistent: bool, lost_bytes: u64) {
         let (at, left) = (self.ledger.at(now), self.ledger.at(sent));
+        self.catch_up(at);
         self.ledger.on_congestion(at, left, persistent, lost_bytes);
     }
 
@@ -236,6 +250,21 @@ mod tests {
         assert_eq!(windows, [1_452_001, 50_000, 1_452_001, 2 * 1_416]);
         controller.on_mtu_update(1_200);
         assert_eq!(controller.window(), 2 * 1_164, "a packet of the new size");
+    }
+
+    #[test]
+    fn decisions_that_were_due_are_made_before_the_next_packet() {
+        let begin = Instant::now();
+        let mut controller = PolicyController::new(&shipped("perigee"), begin, 1_452);
+        let step = controller.agent.next_decision;
+        let after = |steps: f64| begin + std::time::Duration::from_nanos((step.0 as f64 * steps) as u64);
+        controller.on_sent(after(0.1), 1_452, 0);
+        assert_eq!(controller.decisions(), 0);
+        controller.on_sent(after(4.5), 1_452, 1);
+        assert_eq!(controller.decisions(), 4);
+        assert_eq!(controller.agent.next_decision, Nanos(5 * step.0), "on the grid of a timer");
+        controller.on_sent(after(1e6), 1_452, 2);
+        assert!((60..=70).contains(&(controller.decisions() - 4)), "{}", controller.decisions());
     }
 
     #[test]
