@@ -311,15 +311,22 @@ def names() -> list[str]:
 def load(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
     """A recipe by name or from a TOML file, with changes as `key=value` (dotted keys).
 
+    Folders with scenarios are looked for beside the file, then in the working directory.
+
     Raises:
         OrbitccError: an unknown recipe or key, a value that is not allowed, or a file that is not a recipe.
     """
     if name_or_file in names():
-        data = read_toml(RECIPES / f"{name_or_file}.toml")
+        file = RECIPES / f"{name_or_file}.toml"
     elif name_or_file.endswith(".toml"):
-        data = read_toml(name_or_file)
+        file = Path(name_or_file)
     else:
         raise UnknownNameError("recipe", name_or_file, names(), "orbitcc list recipes")
+    data = read_toml(file)
+    parts = worlds.get("parts") if isinstance(worlds := data.get("scenario"), dict) else None
+    for part in parts if isinstance(parts, list) else ():
+        if isinstance(part, dict) and isinstance(folder := part.get("folder"), str) and (file.parent / folder).is_dir():
+            part["folder"] = str(file.parent / folder)
     return changed(data, changes)
 
 

@@ -134,6 +134,14 @@ def test_a_part_of_a_mixture_may_be_a_folder_of_scenarios_for_training_alone(tmp
     assert scenarios.from_table(worlds.model_dump()) == worlds
     with pytest.raises(OrbitccError, match=r"^scenario\.parts: .*not folders alone"):
         recipe.Recipe.build({**made.model_dump(), "scenario": {**table, "parts": parts[1:]}}).world()
+    (tmp_path / "mine.toml").write_text(
+        'name = "mine"\nalgorithm = "ppo"\nagent_steps = 10\n[scenario]\nkind = "mixture"\nname = "mine"\n'
+        '[[scenario.parts]]\nbase = "train-leo"\n[[scenario.parts]]\nname = "hard"\nfolder = "worlds"\n'
+    )
+    (tmp_path / "worlds").mkdir()
+    (tmp_path / "1.toml").rename(tmp_path / "worlds" / "1.toml")
+    beside = recipe.load(str(tmp_path / "mine.toml")).world()
+    assert [world.duration_s for world in beside.parts[1].scenarios] == [7]
 
 
 @pytest.mark.parametrize(
