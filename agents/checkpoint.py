@@ -7,7 +7,7 @@ compared whenever they are read.
 import contextlib
 import hashlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -288,6 +288,17 @@ def decisions_of(used: Preset) -> dict[str, Any]:
     }
 
 
+def observes_preference(card: ModelCard) -> bool:
+    """Whether a flow can ask the policy how much delay counts."""
+    return PREFERENCE in _features(card)[1]
+
+
+def _features(card: ModelCard) -> tuple[Sequence[Any], list[str]]:
+    """The features that a policy observes, if it observes features, and their names."""
+    features = card.observation.parameters.get("features", ())
+    return features, [feature["name"] if isinstance(feature, Mapping) else feature for feature in features]
+
+
 def _preferring(card: ModelCard, delay: float) -> CardObservation:
     """The observation of a policy to which delay counts this much where nothing else is asked for.
 
@@ -295,8 +306,7 @@ def _preferring(card: ModelCard, delay: float) -> CardObservation:
         OrbitccError: about `delay`; the policy observes no preference.
     """
     observation = card.observation
-    features = observation.parameters.get("features", ())
-    names = [feature["name"] if isinstance(feature, Mapping) else feature for feature in features]
+    features, names = _features(card)
     if PREFERENCE not in names:
         raise OrbitccError("delay", delay, f"no preference for the policy {card.name}, which does not observe one")
     chosen = [

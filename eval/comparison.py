@@ -169,13 +169,17 @@ def _by_seed(side: Mapping[str, Runs]) -> dict[tuple[int, int], Runs]:
 
 
 def _training_seed(row: Row) -> int:
-    """The seed in the model card of the policy of a run; -1 if there is none, or the policy is gone."""
+    """The seed in the model card of the policy of a run; -1 if there is none, or the policy is gone or another one."""
     from orbitcc.agents import checkpoint
+    from orbitcc.eval import contenders
 
     try:
         policy = code.from_file("path", str(row["params"].get("path", row["controller"])))
         training = checkpoint.load(policy).card.training
+        now = contenders.from_controller(contenders.spec_text(row["controller"], row["params"]))
     except OrbitccError:
+        return -1
+    if now.digest != row["contender"].partition("#")[2]:
         return -1
     return -1 if training is None else training.seed
 

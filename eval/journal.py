@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -131,6 +132,12 @@ def check_trials(study: Any, path: Path, suggest: Callable[[Any], Any]) -> None:
                 raise ValueError
         except (ValueError, UserWarning):
             raise foreign(path, f"trial {trial.number} has values that it would not try") from None
+        if trial.state == states.COMPLETE and not (len(trial.values) == 1 and _is_finite(trial.values[0])):
+            raise foreign(path, f"trial {trial.number} has another result than one number")
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
 
 
 def foreign(path: Path, why: str) -> FileError:

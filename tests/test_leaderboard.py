@@ -296,9 +296,12 @@ def test_notes_of_later_runs_add_up():
     assert twice.with_later(["oracle", "bbr", "cubic"], "now").later == "oracle, bbr, cubic now"
 
 
-def test_what_cannot_be_run_again_is_said_in_a_line(tmp_path):
+def test_what_cannot_be_run_again_is_said_in_a_line(tmp_path, capsys):
     with pytest.raises(SystemExit, match="it must be a page"):
         main([str(tmp_path), "--again", str(tmp_path / "missing.md")])
+    with pytest.raises(SystemExit):
+        main([str(tmp_path), "--again", str(PAGE), "--profile", "full"])
+    assert "--profile is that of the page with --again" in capsys.readouterr().err
     for name in ("nosuch", "os:system"):
         with pytest.raises(SystemExit, match=f"--only: .*{name}"):
             main([str(tmp_path), "--again", str(PAGE), "--only", name])

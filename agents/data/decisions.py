@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from orbitcc.agents import checkpoint, python_policy
 from orbitcc.agents.registry import OPTIONS
 from orbitcc.common.errors import OrbitccError
-from orbitcc.envs.controllers import EXTERNAL
+from orbitcc.envs.controllers import CONTENDER, EXTERNAL
 from orbitcc.envs.description.compile import as_text
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario, ScenarioDistribution
 from orbitcc.envs.environments import presets
@@ -72,6 +72,8 @@ class Actor:
         Raises:
             OrbitccError: there is no such policy, or it cannot be used, or has options.
         """
+        if controller.name == EXTERNAL:
+            raise OrbitccError("--flow", CONTENDER, "a controller that runs by itself, e.g. cubic")
         path = controller.params.get("path") if controller.name == "policy" else controller.name
         if isinstance(path, str) and python_policy.is_python_policy(path):
             made = python_policy.Run(path)

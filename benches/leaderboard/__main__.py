@@ -61,6 +61,9 @@ def main(argv: Sequence[str]) -> None:
     elif arguments.out is None:
         parser.error("name the folder of the results, or use --redraw")
     elif arguments.again is not None:
+        for name in ("profile", "first_run", "suites", "policy", "traces", "ray", "page"):
+            if getattr(arguments, name) != parser.get_default(name):
+                parser.error(f"--{name.replace('_', '-')} is that of the page with --again")
         run_again(arguments.again, arguments.only, arguments.out, arguments.workers)
     else:
         baselines = [name for name in controllers.names("baseline") if name != "udp"]

@@ -16,6 +16,8 @@ from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS, MIN_RATE
 from orbitcc.envs.description.model import MAX_TIME_S, Model, number, tagged
 
 QUINN = "quinn-"
+QUINN_WINDOWS = {"quinn-bbr": 240_000}
+"""First windows of controllers of quinn in bytes; of the others 12,000."""
 """How the names of quinn's own controllers begin."""
 
 
@@ -177,10 +179,7 @@ class Quic(Model):
     def _two_packets_fit(self) -> Quic:
         least = 2 * self.mtu_bytes
         for field in ("initial_window_bytes", "stream_window_bytes", "connection_window_bytes", "send_window_bytes"):
-            value = getattr(self, field)
-            if field == "initial_window_bytes" and value is None:
-                value = 12_000
-            if value is not None and value < least:
+            if (value := getattr(self, field)) is not None and value < least:
                 raise OrbitccError(field, value, f"at least two packets, {least:,} bytes")
         return self
 
@@ -322,6 +321,10 @@ class Flow(Model):
         self._check_transport()
         if 0 < self.delay_preference < controllers.LEAST_DELAY:
             raise OrbitccError("delay_preference", self.delay_preference, f"0, or {controllers.LEAST_DELAY} to 1")
+        if self.delay_preference and self.controller.params.get("delay"):
+            given = self.controller.params["delay"]
+            allowed = f"0 beside the policy's option delay = {given}, which is for flows that ask for nothing"
+            raise OrbitccError("delay_preference", self.delay_preference, allowed)
         if self.delay_preference and self.controller.params.get("arithmetic") == "fixed":
             allowed = "0 with arithmetic=fixed, whose preference is an option of the policy (delay)"
             raise OrbitccError("delay_preference", self.delay_preference, allowed)
@@ -357,6 +360,12 @@ class Flow(Model):
                 raise OrbitccError(field, getattr(self, field), "None with transport quic")
         if name == "udp":
             raise OrbitccError("transport", "quic", "tcp for udp, which sends datagrams")
+        given, least = self.transport.initial_window_bytes, 2 * self.transport.mtu_bytes
+        field = "transport.initial_window_bytes"
+        if given is not None and not name.startswith(QUINN):
+            raise OrbitccError(field, given, f"None for {name}, which has a first window of its own")
+        if given is None and name.startswith(QUINN) and QUINN_WINDOWS.get(name, 12_000) < least:
+            raise OrbitccError(field, None, f"a number with packets of {least // 2:,} bytes: {least:,} or more")
 
     @staticmethod
     def parse(text: str) -> Flow:

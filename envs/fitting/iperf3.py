@@ -21,7 +21,8 @@ DEFAULT_MSS, MOST_MSS = 1448, 65_535
 def from_stream(text: str) -> Any:
     """The log of `iperf3 --json-stream`, one event per line, as that of `--json`; None for text that is none.
 
-    The last line may be cut off, and the end may be missing. Raises ValueError for a line that is not JSON.
+    The last line may be cut off, and the end may be missing, or be an error: the intervals before it count. Raises
+    ValueError for a line that is not JSON.
     """
     first, _, rest = text.lstrip().partition("\n")
     if '"event"' not in first or not first.rstrip().endswith("}"):
@@ -40,6 +41,8 @@ def from_stream(text: str) -> Any:
             raise ValueError(f"an event of --json-stream in each line; {quoted(number, line)}") from None
         if kind == "interval":
             log["intervals"].append(data)
+        elif kind == "error" and log["intervals"]:
+            continue
         elif kind == "start" and "start" in log:
             raise ValueError(f"one test; line {number} begins another (split the file there)")
         else:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from orbitcc.common import provenance
 from orbitcc.common.errors import FileError, OrbitccError
 from orbitcc.common.files import MOST_RECORDING, atomic_write_bytes, load_arrays, open_regular, parse_json
 from orbitcc.common.names import plain
@@ -63,8 +64,8 @@ def parts_of(out: Path) -> Path:
 
 
 def _key(layout: str, folder: Path, item: Item) -> str:
-    """A name that another version of a file does not have."""
-    digest = hashlib.sha256(f"{trace_set.FORMAT} {layout} {item}".encode())
+    """A name that another version of a file, or of the readers, does not have."""
+    digest = hashlib.sha256(f"{provenance.version()} {trace_set.FORMAT} {layout} {item}".encode())
     for name in item.files:
         try:
             found = os.stat(folder / name)

@@ -18,6 +18,8 @@ from orbitcc.eval.search.regret import entered
 
 def write_search(search: Search, found: Sequence[Found], commands: Mapping[str, str], command: str) -> Path:
     """Draw every world (in figures/) and write report.html."""
+    for old in search.out_dir.glob("figures/*.png"):
+        old.unlink()
     target, against = search.target.label, " or ".join(one.label for one in search.against)
     shown = [_world(search, one, name, commands[name]) for name, one in zip(commands, found, strict=True)]
     worst = f"The worst costs {found[0].regret:.2f}." if found else "None costs much."

@@ -150,8 +150,8 @@ def _finish_batch(search: Search, apply: work.Apply, study: Any) -> None:
     from optuna.trial import TrialState
 
     left = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-    told = {t.user_attrs.get(_AFTER) for t in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))}
-    begun = [trial for trial in left if trial.user_attrs.get(_AFTER) in told - {None}]
+    told = [t.user_attrs.get(_AFTER) for t in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))]
+    begun = [trial for trial in left if trial.user_attrs.get(_AFTER) is not None and trial.user_attrs[_AFTER] in told]
     worlds = [{**search.space.defaults(), **trial.params} for trial in begun]
     for trial, value in zip(begun, work.ordered(apply, search.regret, worlds), strict=True):
         study.tell(trial.number, value)

@@ -250,6 +250,8 @@ def driven(scenario: Scenario, given: Sequence[Flow], *, drawn: bool = False) ->
     for k, i in enumerate(chosen if given else ()):
         new, old = given[k % len(given)], flows[i]
         named = {field: getattr(new, field) for field in new.model_fields_set}
+        if "delay_preference" in named:
+            _check_preference(new)
         try:
             flows[i] = old.changed(**{"name": given_name(old), **named})
         except OrbitccError as error:
@@ -257,6 +259,24 @@ def driven(scenario: Scenario, given: Sequence[Flow], *, drawn: bool = False) ->
         if new.controller.name == EXTERNAL:
             raise OrbitccError("--flow", CONTENDER, "a controller that runs by itself, e.g. cubic")
     return scenario.with_flows(flows) if given else scenario
+
+
+def _check_preference(flow: Flow) -> None:
+    """OrbitccError where nothing heeds the preference of a flow that a text gives."""
+    from orbitcc.agents import checkpoint, python_policy
+    from orbitcc.common.errors import OrbitccError
+    from orbitcc.envs import controllers
+    from orbitcc.envs.controllers import EXTERNAL
+
+    name = flow.controller.name
+    path = str(flow.controller.params.get("path", name))
+    heeds = name == EXTERNAL or python_policy.is_python_policy(path)
+    if not heeds and controllers.get(name).kind == "policy":
+        heeds = checkpoint.observes_preference(checkpoint.load(path).card)
+    if not heeds:
+        raise OrbitccError(
+            "--flow", f"delay_preference={flow.delay_preference:g}", f"none for {path}, which heeds none"
+        )
 
 
 def settings(changes: list[str]) -> dict[str, str]:

@@ -236,7 +236,7 @@ def _print(found: TraceSet) -> None:
         f"split by {terminal(str(index.get('unit')))} of a place: {terminal(str(index.get('split_digest')))}",
         highlight=False,
     )
-    shown = table("place", *PARTS, "minutes", "Mbit/s", "RTT, ms", "outages", "losses, %")
+    shown = table("place", *PARTS, "minutes", "Mbit/s", "RTT, ms", "outages", "lost each way, %")
     by_place: dict[str, list[dict[str, Any]]] = {}
     for entry in found.entries:
         by_place.setdefault(entry["place"], []).append(entry)

@@ -123,6 +123,13 @@ def test_classical_flows_are_episodes_that_an_environment_takes(root):
         env.step(episode.actions[0])
 
 
+@pytest.mark.parametrize("name", ["external", "contender"])
+def test_a_flow_that_nobody_drives_is_no_data(name, root):
+    done = called("dataset", "dumbbell", "--flow", name, "--id", "aa/nobody-v0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "a controller that runs by itself" in done.stderr
+
+
 def test_nothing_half_written_and_nothing_overwritten(root, monkeypatch):
     made("taken-v0", "--flow", "cubic", "--episodes", "1")
     before = sorted(path.name for path in root.iterdir())

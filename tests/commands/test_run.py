@@ -379,3 +379,17 @@ def test_what_makes_no_scenario_is_one_line(words):
 def test_what_is_no_number_is_null_in_json(capsys):
     print_json({"a": [float("nan"), (float("-inf"), 1.5)], "b": {"c": float("inf"), "d": None}})
     assert json.loads(capsys.readouterr().out) == {"a": [None, [None, 1.5]], "b": {"c": None, "d": None}}
+
+
+@pytest.mark.parametrize(
+    ("flow", "says"),
+    [
+        ("vegas:delay_preference=0.3", "none for vegas, which heeds none"),
+        ("perigee:delay_preference=0.2", "none for perigee, which heeds none"),
+        ("zenith:delay=0.2,delay_preference=0.9", "0 beside the policy's option delay = 0.2"),
+    ],
+)
+def test_a_preference_that_would_not_act_is_refused(flow, says):
+    done = called("run", "dumbbell", "--set", "duration_s=1", "--flow", flow)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr

@@ -279,7 +279,8 @@ def test_a_stream_of_events(given):
     assert "line 2 is not understood" in given(text.replace("\n", "\nx\n", 2))
     assert "line 8 begins another" in given(text + text)
     error = json.dumps({"event": "error", "data": "the server is busy"}) + "\n"
-    assert "the server is busy" in given(text + error)
+    assert "the server is busy" in given(json.dumps(rows[0]) + "\n" + error)
+    assert given(text + error).end_s.size == 6, "a test that was ended has its intervals"
 
 
 @pytest.mark.parametrize(

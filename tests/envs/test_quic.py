@@ -44,7 +44,14 @@ def test_a_flow_says_its_transport_in_files_texts_and_by_its_controller() -> Non
     [
         ({"controller": "udp", "traffic": {"kind": "cbr", "rate_mbps": 1}, "transport": "quic"}, "transport"),
         ({"controller": "quinn-bbr", "transport": "tcp"}, "transport: 'tcp' is not allowed; allowed: quic"),
-        ({"controller": "cubic", "transport": {"kind": "quic", "mtu_bytes": 9_000}}, "transport.initial_window_bytes"),
+        (
+            {"controller": "quinn-cubic", "transport": {"kind": "quic", "mtu_bytes": 9_000}},
+            "transport.initial_window_bytes: None is not allowed; allowed: a number with packets of 9,000 bytes",
+        ),
+        (
+            {"controller": "cubic", "transport": {"kind": "quic", "initial_window_bytes": 50_000}},
+            "transport.initial_window_bytes: 50000 is not allowed; allowed: None for cubic",
+        ),
         ({"controller": "cubic", "transport": "quick"}, "transport.kind: unknown name 'quick'"),
         ({"controller": "cubic", "transport": {"kind": "quic", "mtu_bytes": 500}}, "transport.mtu_bytes: 500"),
         ({"controller": "cubic", "transport": "quic", "receiver": {"kind": "divide", "parts": 2}}, "receiver"),

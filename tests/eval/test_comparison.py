@@ -7,7 +7,8 @@ import shutil
 import pytest
 
 from orbitcc.common.errors import FileError, OrbitccError
-from orbitcc.eval.comparison import differences, warnings
+from orbitcc.eval import contenders
+from orbitcc.eval.comparison import _training_seed, differences, warnings
 from tests.commands.shell import called
 
 
@@ -148,6 +149,8 @@ def trained(monkeypatch):
         return SimpleNamespace(card=SimpleNamespace(training=SimpleNamespace(seed=seed)))
 
     monkeypatch.setattr(checkpoint, "load", load)
+    digest = lambda text: SimpleNamespace(digest=f"{int(text.rpartition('-')[2]):012d}")  # noqa: E731
+    monkeypatch.setattr(contenders, "from_controller", digest)
 
 
 def test_designs_with_several_training_seeds_are_paired_by_seed(results, tmp_path, trained):
@@ -161,6 +164,16 @@ def test_designs_with_several_training_seeds_are_paired_by_seed(results, tmp_pat
     assert goodput.change.n == 6  # the pairs are six seeds, not 48 runs
     assert (goodput.change.low, goodput.change.high) == pytest.approx((0.001, 0.001))
     assert goodput.verdict == "better"
+
+
+def test_a_policy_that_was_trained_anew_since_has_no_seed(results, tmp_path, trained, monkeypatch):
+    from types import SimpleNamespace
+
+    numbers = range(1, 7)
+    scores = {design: {k: 0.01 * k for k in numbers} for design in ("old", "new")}
+    folder = seeds_of(results.out_dir, tmp_path, scores)
+    monkeypatch.setattr(contenders, "from_controller", lambda text: SimpleNamespace(digest="another"))
+    assert {_training_seed(json.loads(line)) for line in (folder / "runs.jsonl").read_text().splitlines()} == {-1}
 
 
 def test_five_training_seeds_decide_nothing_however_many_runs_they_have(results, tmp_path, trained):

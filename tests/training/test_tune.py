@@ -238,6 +238,17 @@ def test_a_trial_that_the_search_would_not_try_is_refused(space, change, tmp_pat
             journal.check_trials(found, path, lambda trial: tuning._drawn(space, trial))
 
 
+@pytest.mark.parametrize("values", [[0.5, 0.6], [float("inf")], ["0.9"], [True]])
+def test_a_trial_whose_result_is_not_one_number_is_refused(values, tmp_path):
+    pytest.importorskip("optuna")
+    path = tmp_path / "journal.log"
+    study = journal.study(path, "s")
+    study.tell(study.ask(), 0.5)
+    resealed(path, lambda entries: [e | ({"values": values} if "values" in e else {}) for e in entries])
+    with pytest.raises(OrbitccError, match=r"another result than one number|as it was written"):
+        journal.check_trials(journal.study(path, "s"), path, lambda trial: None)
+
+
 def test_a_journal_that_minimises_is_refused(tmp_path):
     pytest.importorskip("optuna")
     path = tmp_path / "journal.log"

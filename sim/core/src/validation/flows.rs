@@ -78,7 +78,7 @@ impl NetworkSpec {
         within(format_args!("flows[{i}].quic.ack_every"), quic.ack_every, 0, 1_000)?;
         let least = 2 * u64::from(quic.mtu);
         for (field, bytes) in [
-            ("initial_window", quic.initial_window.unwrap_or(12_000)),
+            ("initial_window", quic.initial_window.unwrap_or(least)),
             ("stream_window", quic.stream_window),
             ("connection_window", quic.connection_window),
             ("send_window", quic.send_window),
