@@ -188,12 +188,14 @@ class Suite(ABC):
         if (transport := self.settings.get("transport")) is None:
             return scenario
         renamed = self.enter(case, replace(contender, label=f"{contender.label}, renamed"))
-        flows = [
-            flow if flow.name == other.name or flow.controller.name == "udp" else flow.changed(transport=transport)
-            for flow, other in zip(scenario.flows, renamed.flows, strict=True)
-        ]  # a flow with another name belongs to the contender
-        if flows == list(scenario.flows):
+        # A flow with another name belongs to the contender.
+        own = [flow.name != other.name for flow, other in zip(scenario.flows, renamed.flows, strict=True)]
+        if not any(own):
             raise OrbitccError("transport", transport, f"tcp: {self.name} does not tell its flows from others'")
+        flows = [
+            flow.changed(transport=transport) if mine and flow.controller.name != "udp" else flow
+            for flow, mine in zip(scenario.flows, own, strict=True)
+        ]
         return scenario.with_flows(flows)
 
     def runs(self, profile: str, runs: int | None = None) -> int:

@@ -261,6 +261,8 @@ def test_the_transport_of_the_settings_is_that_of_the_run_or_refused(name):
             continue
         scenario = suite.entered(case, contenders.from_controller("cubic"))
         assert any(flow.transport is not None for flow in scenario.flows)
+    if name == "responsiveness":  # it has QUIC anyway
+        assert suite.entered(case, contenders.from_controller("quinn-bbr")).flows[0].transport is not None
 
 
 def test_a_rival_with_other_weights_is_another_case(tmp_path):
