@@ -39,7 +39,7 @@ _BYTES = re.compile(
     r"(?<!\d)\d{1,6}\s(?:[Bb]ytes?|octe[tț]\w*|байт\w*|バイト\w*|字节|bajt\w*|tavu\w*|bayt\w*|바이트\w*|ბაიტ\w*)\b"
 )
 _DUPLICATE = re.compile(r"\(\w[^()]{0,30}!\)|duplicate for")
-_HEADER = re.compile(r"\bP[IІ]NG6?[ (]+\w|\bПІНГ |\bPing \S+ \(")
+_HEADER = re.compile(r"\bPING6?[ (]+\w|\bПІНГ \w|\bPing \S+ \(")
 _FROM_ZERO = re.compile(r": \d+ data bytes|\bPING6\(")
 _TOTALS = re.compile(r"(?<!\d)(\d{1,12})(?!\d)[^\d,，]{0,60}[,，][^\d,，]{0,60}(\d{1,12})(?!\d)([^\d,，]{0,60})[,，]")
 """Sent and received, whatever the order of the words."""
