@@ -16,9 +16,9 @@ from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS, MIN_RATE
 from orbitcc.envs.description.model import MAX_TIME_S, Model, number, tagged
 
 QUINN = "quinn-"
+"""How the names of quinn's own controllers begin."""
 QUINN_WINDOWS = {"quinn-bbr": 240_000}
 """First windows of controllers of quinn in bytes; of the others 12,000."""
-"""How the names of quinn's own controllers begin."""
 
 
 def _native_name(name: Any) -> Any:
