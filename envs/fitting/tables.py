@@ -42,7 +42,7 @@ def read(text: str, file: str) -> Probes:
     at, answers_only = [head.index(name) for name in wanted], wanted is LENS and "uplink" not in head
     sent: list[float] = []
     rtts: list[float] = []
-    back_s, stamps, seen, again = 0.0, -math.inf, set[tuple[float, float]](), 0
+    back_s, before_s, seen, again = 0.0, -math.inf, set[tuple[float, float]](), 0
     for number, line in enumerate(lines[1:], start=2):
         cells = csv_cells(line, f"{file}, line {number}") if line.strip() else []
         try:
@@ -55,10 +55,10 @@ def read(text: str, file: str) -> Probes:
                 if _SECONDS < stamp < _NANOSECONDS:  # ms or us
                     raise ValueError
                 at_s = stamp / 1e9 if stamp > _NANOSECONDS else stamp
-                if at_s < stamps - STEP_BACK_S:
+                if at_s < before_s - STEP_BACK_S:
                     wanted_rows = "rows in order of time (split the file there)"
                     raise FileContentError("file", file, f"{wanted_rows}; {quoted(number, line, 'is earlier')}")
-                back_s, stamps = max(back_s, stamps - at_s), at_s
+                back_s, before_s = max(back_s, before_s - at_s), at_s
                 again += (stamp, rtt) in seen
                 seen.add((stamp, rtt))
                 sent.append(at_s - max(rtt, 0) / 1e3 * answers_only)

@@ -60,7 +60,7 @@ class MeasuredPath:
     measured.
     slots: reconfigurations, outages and losses, the first from 0 on.
     date: YYYY-MM-DD; empty: not known. pauses: start and length in s of times without a sample. doubts: what the
-    recording does not say, or says twice, in words.
+    recording leaves open about its times, in words.
     """
 
     name: str

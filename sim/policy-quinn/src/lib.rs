@@ -74,7 +74,7 @@ impl ControllerFactory for PolicyConfig {
     }
 }
 
-/// Decisions that are made after a pause.
+/// At most so many decisions are made after a pause.
 const MOST_LATE: u64 = 64;
 
 /// The controller of one connection.
