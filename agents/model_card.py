@@ -110,7 +110,7 @@ class ModelCard(_Model):
     layers: Annotated[tuple[Layer, ...], Field(min_length=1)]
     gate: Gate | None = None
     normaliser: bool = False
-    clip: Annotated[float, Field(gt=0)] = 10.0
+    clip: Annotated[float, Field(ge=1e-6, le=1e6)] = 10.0
     squash: Literal["tanh", "clip", "argmax"] = "clip"
     training_range: TrainingRange
     safety_filter: SafetyFilter | None = None

@@ -41,6 +41,8 @@ def expected_tensors(card: ModelCard) -> dict[str, tuple[int, ...]]:
 
 def mismatch(card: ModelCard, tensors: Tensors) -> str | None:
     """The reason why these tensors do not fit this model card, or None."""
+    if card.action.parameters.get("cap_of") == "true":
+        return "its action has cap_of = true, a bound of the true BDP, which only a training can know"
     expected = expected_tensors(card)
     if card.gate is not None:
         if card.gate.layers[-1].units != card.layers[-1].units or card.action.dim != 1:

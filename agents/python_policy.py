@@ -100,6 +100,8 @@ class Run:
                 (cwnd,), (pacing,) = control(preset.action, actions, row, who("action"))
                 return float(cwnd), float(pacing)
         except OrbitccError as error:
+            if error.field == "policy":
+                raise
             raise error.under(self.name) from error
         except code.RAISED as error:
             raise _refused(self.name, "a policy that can act", error) from error
@@ -109,10 +111,17 @@ class Run:
         """What decides for one flow: actions f32[1, A] for an observation f32[1, D]; it raises OrbitccError where the
         policy returns another result."""
         begin = getattr(self._policy, "begin", None)
-        return partial(self._checked, self._policy if begin is None else begin())
+        try:
+            made = self._policy if begin is None else begin()
+        except code.RAISED as error:
+            raise _refused(self.name, "a policy that can begin", error) from error
+        return partial(self._checked, made)
 
     def _checked(self, policy: Any, seen: NDArray[np.float32]) -> NDArray[np.float32]:
-        actions = np.asarray(policy.act(seen), np.float32)
+        try:
+            actions = np.asarray(policy.act(seen), np.float32)
+        except code.RAISED as error:
+            raise _refused(self.name, "a policy that can act", error) from error
         if actions.shape != self._shape:
             raise OrbitccError("act", f"an array of shape {actions.shape}", f"shape {self._shape}: a row per flow")
         if np.isnan(actions).any():

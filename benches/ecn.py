@@ -19,8 +19,9 @@ from orbitcc.envs import backends
 from orbitcc.envs.scenarios import get
 from tests.sim.ecn_truth import NAMES, compared, ensemble, measured
 
-QUEUES = {"codel": "CoDel", "fq_codel": "FQ-CoDel", "pie": "PIE", "step": "step RED"}
-FLOWS = {"cubic": "Cubic", "cubic:off": "Cubic without ECN", "reno": "Reno", "dctcp": "DCTCP", "bbr": "BBR"}
+QUEUES = {"codel": "CoDel", "fq_codel": "FQ-CoDel", "pie": "PIE", "step": "step RED", "drop_tail": "drop-tail"}
+FLOWS = {"cubic": "Cubic", "reno": "Reno", "dctcp": "DCTCP", "bbr": "BBR", "hybla": "Hybla", "vegas": "Vegas"}
+FLOWS |= {"westwood": "Westwood", "illinois": "Illinois"}
 UNITS = {
     "goodput_mbps": ("goodput", ", Mbit/s", 1),
     "goodput_mbps_second_half": ("goodput in the second half", ", Mbit/s", 1),
@@ -74,19 +75,24 @@ def against_linux() -> None:
     print(f"| queue | flow | beside | {' | '.join(heads)} |\n{'|---' * (3 + len(heads))}|")
     missed, count = [], 0
     for case in measured():
-        names = [FLOWS[name] for name in case.flows.split("+")]
+        names = [_title(name, case.queue) for name in case.flows.split("+")]
         rows = list(compared(case, ensemble(case)))
         for i, name in enumerate(names):
             beside = "–" if len(names) == 1 else f"{names[1]}, late" if i == 0 else names[0]
             values = {figure: (middle, value) for flow, figure, (_, middle, _), value, _ in rows if flow == i}
-            cells = [f"{x:.{UNITS[figure][2]}f}" for figure in NAMES for x in values[figure]]
-            print(
-                f"| {QUEUES[case.queue]} | {name}{', late' if i else ''} | {beside} | {' | '.join(cells)} |", flush=True
-            )
+            known = {figure: [f"{x:.{UNITS[figure][2]}f}" for x in pair] for figure, pair in values.items()}
+            cells = [cell for figure in NAMES for cell in known.get(figure, ["–", "–"])]
+            queue = QUEUES[case.queue] + (", LEO path" if case.scenario == "E3" else "")
+            print(f"| {queue} | {name}{', late' if i else ''} | {beside} | {' | '.join(cells)} |", flush=True)
         count += len(rows)
         missed += [(case, *row[:-1]) for row in rows if not row[-1]]
         print(case, file=sys.stderr, flush=True)
     print(f"\n{count - len(missed)} of {count} figures agree.", *missed, sep="\n")
+
+
+def _title(name: str, queue: str) -> str:
+    controller, _, off = name.partition(":")
+    return FLOWS[controller] + (" without ECN" if off and queue != "drop_tail" else "")
 
 
 if __name__ == "__main__":

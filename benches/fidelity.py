@@ -1,4 +1,4 @@
-"""The figure and the tables of docs/fidelity.md: `python -m benches.fidelity`, from the top of the repository."""
+"""The figures and most tables of docs/fidelity.md: `python -m benches.fidelity`, from the top of the repository."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from orbitcc.common.files import atomic_write_bytes
 from orbitcc.eval.figures import style
 from orbitcc.eval.figures.base import render
+from tests.sim.ecn_truth import SLOT_S, leo_windows
 from tests.sim.networks import S
 from tests.sim.test_kernel_truth import (
     DATA,
@@ -24,7 +25,7 @@ from tests.sim.test_kernel_truth import (
     simulated,
 )
 
-PICTURE = Path("docs/images/fidelity-s1.png")
+PICTURES = Path("docs/images")
 TITLES = {
     "reno": "Reno",
     "cubic_hystart_on": "Cubic",
@@ -64,6 +65,27 @@ def draw() -> Figure:
         for ax in panels[:, 0]:
             ax.set_ylabel("congestion window (packets)")
         panels[0, 0].legend(loc="lower right")
+    return figure
+
+
+def draw_leo() -> Figure:
+    """The congestion window over a LEO path (E3): circles for Linux, a line for the simulator."""
+    theme = style.LIGHT
+    with mpl.rc_context(theme.rc()):
+        figure = Figure(figsize=(9.5, 5.2), layout="constrained")
+        panels = figure.subplots(2, 1, sharex=True)
+        for ax, controller in zip(panels, ("reno", "cubic"), strict=True):
+            kernel, ours = leo_windows(controller)
+            t_s = 0.1 * np.arange(1, len(ours) + 1)
+            ax.plot(t_s, ours[:, 0], color=style.CONTROLLER_COLOURS[controller], label="OrbitCC")
+            dots = ax.scatter(t_s[9::10], kernel[9::10, 0], s=14, zorder=3, label="Linux 6.1")
+            dots.set(facecolor="none", edgecolor=theme.ink, linewidth=1)
+            ax.set_title(TITLES.get(controller, controller.capitalize()))
+            ax.set_ylabel("congestion window (packets)")
+            ax.set(xlim=(0, t_s[-1]), xticks=range(0, round(t_s[-1]) + 1, SLOT_S))
+            ax.set_ylim(0, None)
+        panels[-1].set_xlabel("time (s)")
+        panels[0].legend(loc="upper right")
     return figure
 
 
@@ -115,6 +137,8 @@ def lossy() -> None:
 
 
 if __name__ == "__main__":
-    print(atomic_write_bytes(PICTURE, render(draw())), end="\n\n")
+    for name, figure in (("s1", draw()), ("leo", draw_leo())):
+        print(atomic_write_bytes(PICTURES / f"fidelity-{name}.png", render(figure)))
+    print()
     lossless(["S1", *RTT_STEPS_MS])
     lossy()

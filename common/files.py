@@ -70,11 +70,13 @@ def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
             os.fsync(file.fileno())
             set_usual_mode(file.fileno())
         os.replace(temporary, target)
+        temporary = None
     except OSError as error:
+        raise FileError("file", str(target), f"a writable place ({error.strerror or error})") from None
+    finally:  # after an interruption, too
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-        raise FileError("file", str(target), f"a writable place ({error.strerror or error})") from None
     return target
 
 

@@ -60,6 +60,17 @@ def _named(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str,
     return found
 
 
+def shell_words(command: str, field: str) -> list[str]:
+    """The words of a command. Raises OrbitccError about `field`: an open quote, or a command that is not found."""
+    try:
+        split = shlex.split(command)
+    except ValueError as error:
+        raise OrbitccError(field, command, f"words as in a shell ({error})") from None
+    if not split or shutil.which(split[0]) is None:
+        raise OrbitccError(field, split[0] if split else command, "a command that this machine has")
+    return split
+
+
 def words(command: str, values: dict[str, Any], field: str) -> list[str]:
     """The words of a command, with values for its placeholders.
 
@@ -68,12 +79,7 @@ def words(command: str, values: dict[str, Any], field: str) -> list[str]:
     for name in _PLACEHOLDER.findall(command):
         if name not in ("server", "port", "seconds"):
             raise OrbitccError(field, f"{{{name}}}", "the placeholders {server}, {port} and {seconds}")
-    try:
-        split = shlex.split(command)
-    except ValueError as error:
-        raise OrbitccError(field, command, f"words as in a shell ({error})") from None
-    if not split or shutil.which(split[0]) is None:
-        raise OrbitccError(field, split[0] if split else command, "a command that this machine has")
+    split = shell_words(command, field)
     return [_PLACEHOLDER.sub(lambda found: str(values.get(found[1], found[0])), word) for word in split]
 
 

@@ -18,6 +18,7 @@ from orbitcc.common.errors import OrbitccError
 from orbitcc.emulator import needs
 from orbitcc.emulator.ports import Carried, Ports
 from orbitcc.envs.description.flows import Cbr, ControllerSpec, Flow
+from orbitcc.envs.description.links import Direction, Link
 from orbitcc.envs.description.scenario import Scenario
 
 SENDER, RECEIVER = "10.0.0.1", "10.0.0.2"
@@ -31,7 +32,7 @@ _SET_PARENT_DEATH = 1
 
 
 class TwoHosts:
-    """Hosts `SENDER` and `RECEIVER`, whose packets pass the links of the first flow of `scenario`.
+    """Hosts `SENDER` and `RECEIVER`, whose packets go the ways of the first flow of `scenario`.
 
     A context manager; at its end the namespaces are gone. The clock of the links starts with :meth:`start`. Buffers of
     the hosts are those of the scenario. Needs root and what `orbitcc doctor` lists for `flows`.
@@ -41,8 +42,26 @@ class TwoHosts:
         self._binary = needs.ready_program()
         sim = scenario.sim
         self._buffers = {"tcp_rmem": sim.rmem_bytes or RMEM, "tcp_wmem": sim.wmem_bytes}
+        for i, flow in enumerate(scenario.flows):
+            if flow.pep is not None:
+                raise OrbitccError(f"flows.{i}.pep", flow.pep.of, "no proxy: packets of programs pass links alone")
+        first, there = scenario.flows[0], scenario.path_of(0)
+        uplink: tuple[int, ...] = ()
+        if first.uplink_delay_ms:  # the emulator carries packets over links alone
+            name, delay_ms = f"uplink-{len(scenario.links)}", first.uplink_delay_ms
+            link = Link(name=name, rate_mbps=None, delay_ms=delay_ms, reverse=Direction(delay_ms=0.0))
+            uplink = (len(scenario.links),)
+            scenario = scenario.changed(links=(*scenario.links, link))
         # A network needs a flow; this one is never sent.
-        flow = Flow(controller=ControllerSpec(name="udp"), traffic=Cbr(rate_mbps=1.0), path=scenario.flows[0].path)
+        flow = Flow(
+            controller=ControllerSpec(name="udp"),
+            traffic=Cbr(rate_mbps=1.0),
+            path=(*uplink, *there),
+            return_path=first.return_path,
+            reroutes=tuple(
+                r.model_copy(update={"path": (*uplink, *scenario.positions(r.path))}) for r in first.reroutes
+            ),
+        )
         self._network = scenario.with_flows([flow]).compile()
         self._ports: Ports | None = None
         name = f"orbitcc{os.getpid():x}-{next(_numbers)}"

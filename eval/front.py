@@ -48,12 +48,15 @@ def trade(results: Results) -> tuple[Metric, Metric] | None:
 def front(results: Results) -> list[str]:
     """Contenders on the front of goodput against delay by their medians, in order.
 
-    Nobody where the suite does not measure both, or where runs are too few to tell contenders apart.
+    Nobody where the suite does not measure both, or where runs are too few to tell contenders apart. Contenders
+    without a value in some run are left out.
     """
     metrics = trade(results)
     if metrics is None:
         return []
-    runs = {c.label: [list(results.by_case(c, m.key).values()) for m in metrics] for c in results.contenders}
+    out = {label for metric in metrics for label in results.gaps(metric.key)}
+    among = [c for c in results.contenders if c.label not in out]
+    runs = {c.label: [list(results.by_case(c, m.key).values()) for m in metrics] for c in among}
     if len(runs) < 2 or min(len(own[0]) for own in runs.values()) < MIN_PAIRS:
         return []
     found = pareto({label: [float(np.nanmedian(v)) for v in own] for label, own in runs.items()}, metrics)

@@ -135,8 +135,18 @@ def named(name: str) -> Paper:
     paper = code.attribute("paper", name)
     if not isinstance(paper, Paper):
         raise OrbitccError("paper", name, "an orbitcc.eval.papers.Paper")
+    if not (isinstance(paper.suites, Mapping) and paper.suites and paper.scores):
+        raise OrbitccError(
+            "paper", name, "a Paper whose `suites` are a table of contenders by suite, with one Score or more"
+        )
     for suite in paper.suites:
         suites.get(suite)
+    for score in paper.scores:
+        where = f"{name}: score {score.title!r}"
+        if score.suite not in paper.suites:
+            raise UnknownNameError(f"{where}.suite", score.suite, paper.suites)
+        if score.metric not in (known := [metric.key for metric in suites.metrics_of(score.suite)]):
+            raise UnknownNameError(f"{where}.metric", score.metric, known)
     return paper
 
 
@@ -175,7 +185,7 @@ def run_paper(
                 chosen[name],
                 entering,
                 out_dir=folder / name,
-                profile=REDUCED_AT_MOST.get(name, profile) if profile == "full" else profile,
+                profile=_profile(name, profile),
                 workers=workers,
                 ray=ray,
                 resume=resume,
@@ -214,7 +224,7 @@ def decidable(
     planned = {}
     for name, suite in suites_of(paper, settings or {}).items():
         entering = contenders.line_up(paper.suites[name], [] if name in WITHOUT_POLICIES else policies)
-        own = REDUCED_AT_MOST.get(name, profile) if profile == "full" else profile
+        own = _profile(name, profile)
         runs = suite.runs(own)
         rows = [
             {"contender": contender.key, "point": dict(point), "seed": seed, "metrics": _Planned()}
@@ -227,11 +237,33 @@ def decidable(
 
 def suites_of(paper: Paper, settings: Mapping[str, Any]) -> dict[str, Suite]:
     """The suites of a paper, each with those settings that it takes. Raises UnknownNameError for another one."""
-    taken = {name: {"first_run", "transport", *SCENARIOS[suites.SUITES[name].scenario].params} for name in paper.suites}
+    taken = {name: {"first_run", "transport"} for name in paper.suites}
+    for name, known in taken.items():
+        if scenario := SCENARIOS.get(suites.SUITES[name].scenario):
+            known |= set(scenario.params)
     for key in settings:
         if not any(key in known for known in taken.values()):
             raise UnknownNameError("--set", key, sorted(set().union(*taken.values())))
     return {name: suites.get(name, {k: v for k, v in settings.items() if k in known}) for name, known in taken.items()}
+
+
+def _profile(name: str, profile: str) -> str:
+    return REDUCED_AT_MOST.get(name, profile) if profile == "full" else profile
+
+
+def check_apart(
+    paper: Paper, profile: str, settings: Mapping[str, Any], others: Sequence[Mapping[str, Results]]
+) -> None:
+    """Raises OrbitccError if other draws have runs that are to be made with these settings."""
+    for name, suite in suites_of(paper, settings).items():
+        planned = range(suite.first_run, suite.first_run + suite.runs(_profile(name, profile)))
+        for draw in others:
+            if any(row["seed"] in planned for row in draw[name].rows):
+                raise _not_apart(str(draw[name].out_dir))
+
+
+def _not_apart(where: str) -> OrbitccError:
+    return OrbitccError("--with", where, "draws with other runs each (--set first_run=N)")
 
 
 def load_paper(paper: Paper, out_dir: str | os.PathLike[str]) -> dict[str, Results]:
@@ -274,7 +306,7 @@ def _together(draws: Sequence[Results]) -> Results:
     rows = [row for draw in draws for row in draw.rows]
     if len({key_of(row) for row in rows}) < len(rows):
         where = ", ".join(str(draw.out_dir) for draw in draws)
-        raise OrbitccError("--with", where, "draws with other runs each (--set first_run=N)")
+        raise _not_apart(where)
     entered = {contender.key: contender for draw in draws for contender in draw.contenders}
     runs = len({row["seed"] for row in rows})
     widest = max(draws, key=lambda draw: len(draw.points()))
@@ -294,8 +326,9 @@ def medians(paper: Paper, all_results: Mapping[str, Results]) -> dict[str, list[
     for score in paper.scores:
         results = all_results[score.suite]
         metric = next(m for m in results.suite.metrics if m.key == score.metric)
-        for label, values in results.values(score.metric).items():
-            table[label].append((metric, median_estimate(values).median))
+        values = results.values(score.metric)
+        for label in labels:
+            table[label].append((metric, median_estimate(values.get(label, ())).median))
     return table
 
 

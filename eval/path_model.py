@@ -38,6 +38,8 @@ LAGS_S = (1.0, 15.0)
 RANKED, GOODPUT = 0.9, 0.1
 """The rank correlation of controllers and the relative difference of goodput that a model is asked for."""
 
+OTHERS = "other places"
+"""The part of a model for places with few paths in the train part."""
 LONGEST_S = 120.0
 """Length of generated paths at most; otherwise the median of the measured ones."""
 COMPARED_BDP = 2.0
@@ -145,16 +147,18 @@ def model(traces: TraceSet, name: str, apply: Apply, paths: int = 200, worlds: i
         places.setdefault(traces.entries[k]["place"], []).append(path)
     others = [path for own in places.values() if len(own) < FEWEST_PATHS for path in own]
     chosen = {place: own for place, own in places.items() if len(own) >= FEWEST_PATHS}
-    chosen = chosen | ({"other places": others} if len(others) >= FEWEST_PATHS else {}) or {"all places": seen["train"]}
+    chosen = chosen | ({OTHERS: others} if len(others) >= FEWEST_PATHS else {}) or {"all places": seen["train"]}
     duration_s = float(np.clip(round(float(np.median([path.duration_s for path in seen["train"]]))), 10, LONGEST_S))
     fitted = {place: distribution(own, name, duration_s) for place, own in sorted(chosen.items())}
     parts = [_plain(part.fields) for part in fitted.values()]
-    common = {"name": name, "description": f"generated paths, fitted to the train part of {traces.index['source']}"}
+    source = traces.index.get("source") or traces.path
+    common = {"name": name, "description": f"generated paths, fitted to the train part of {source}"}
     weights = [float(len(chosen[place])) for place in fitted]
     table = {"kind": "mixture", **common, "weights": weights, "parts": parts}
     alone = {"flows": [1, 1], "buffer_bdp": [COMPARED_BDP, COMPARED_BDP]}
     made = dict(zip(fitted, (from_table({"kind": "paths", **part, **alone}) for part in parts), strict=True))
-    tested = [traces.entries[k]["place"] for k in numbers["test"]]
+    there = [traces.entries[k]["place"] for k in numbers["test"]]
+    tested = [place if place in made else OTHERS for place in there]
     if any(place in tested for place in made):
         weights = [float(tested.count(place)) for place in made]  # places as in the test part
     generated = []

@@ -25,6 +25,7 @@ from orbitcc.common.files import MB, MOST_TABLE, atomic_write_text, open_regular
 from orbitcc.common.names import csv_text
 from orbitcc.eval.contenders import SIMULATED, Contender, spec_text
 from orbitcc.eval.statistics import Estimate, median_estimate, paired_difference
+from orbitcc.eval.suites.base import MOST_NUMBER
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
@@ -44,8 +45,6 @@ RUNS, PLAN = "runs.jsonl", "results.json"
 MOST_ROW = 1 * MB
 """Bytes of a row."""
 _TEXTS = ("suite", "scenario", "contender", "controller", "version")
-MOST_NUMBER = 1e100
-"""Of a number in a row: its square, and sums of a hundred million such squares, are finite."""
 _PLAIN = str | int | float | bool
 _TABLES: Mapping[str, tuple[Any, str]] = {
     "point": (str | int | float, f"numbers of at most {MOST_NUMBER:g} and text"),
@@ -100,6 +99,17 @@ class Results:
             c.label: {m.key: median_estimate(self.by_case(c, m.key, **factors).values()) for m in self.suite.metrics}
             for c in self.contenders
         }
+
+    def gaps(self, metric: str, **factors: Any) -> dict[str, tuple[int, int]]:
+        """Label -> in how many runs a contender has a value, and of how many; only those that lack one.
+
+        What no other contender has in a run, either, is not lacked.
+        """
+        values = {c.label: self.by_case(c, metric, **factors) for c in self.contenders}
+        known = {case for own in values.values() for case, value in own.items() if value == value}
+        asked = {k: [v for case, v in own.items() if case in known or len(values) == 1] for k, own in values.items()}
+        counts = {label: (sum(value == value for value in own), len(own)) for label, own in asked.items()}
+        return {label: (there, of) for label, (there, of) in counts.items() if there < of}
 
     def levels(self) -> dict[str, dict[str, Any]]:
         """Heading -> the level of the suite's factor `by`; empty where tables do not have rows for each."""

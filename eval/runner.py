@@ -47,7 +47,7 @@ def execute(task: Task) -> Made:
     began = time.perf_counter()
     scenario = task.suite.entered(task.case, task.contender)
     recording = backends.runner(task.backend)(scenario, record_interval_s=task.suite.record_interval_s)
-    values = task.suite.measure(task.case, recording)
+    values = task.suite.measured(task.case, recording)
     if closed := recording.closed_connections():
         values["closed_connections"] = float(len(closed))
     series = recording.to_bytes() if task.series is not None else None

@@ -332,7 +332,7 @@ class _Judge:
         self._check()
         suite, case = world.suite, world.case
         recording = simulate(suite.entered(case, contender), None, suite.record_interval_s, self._check)
-        return suite.measure(case, recording), recording
+        return suite.measured(case, recording), recording
 
 
 def _result(judge: _Judge, planned: Sequence[World], beside: list[Contender], made: _Made) -> dict[str, Any]:

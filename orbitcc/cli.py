@@ -192,6 +192,7 @@ def main() -> None:
         print(f"error: {plain(error.filename or 'a file')} cannot be written: {error.strerror}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
         sys.exit(130)
 
 

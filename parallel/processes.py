@@ -44,8 +44,13 @@ def restore_path(before: str | None = None) -> None:
 
 class _Process(SpawnProcess):
     def start(self) -> None:
-        with safe_path():
-            super().start()
+        # A Ctrl-C while it imports waits until it has said what to do about it (:func:`begun`).
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            with safe_path():
+                super().start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Spawn(SpawnContext):
@@ -53,7 +58,7 @@ class _Spawn(SpawnContext):
 
 
 SPAWN = _Spawn()
-"""Begins processes with :func:`safe_path`."""
+"""Begins processes with :func:`safe_path`, which call :func:`begun`."""
 
 
 def pool(workers: int) -> ProcessPoolExecutor:
@@ -80,9 +85,15 @@ def lost(field: str = "workers") -> Iterator[None]:
 
 
 def _enter(trusted: tuple[Path, ...]) -> None:
-    restore_path()
-    libraries.trust(trusted)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    libraries.trust(trusted)
+    begun()
+
+
+def begun() -> None:
+    """What a process of :data:`SPAWN` does first, after it has set what Ctrl-C does."""
+    restore_path()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     end_with_parent()
 
 

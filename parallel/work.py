@@ -29,8 +29,10 @@ def workers(count: int | None = None, ray: str | None = None, policies: Iterable
     (:func:`orbitcc.parallel.cluster.find`). policies: paths of checkpoints for its nodes.
 
     Raises:
-        OrbitccError: the cluster cannot be used, a worker was killed, or a function has raised it.
+        OrbitccError: `count` is below 1, the cluster cannot be used, a worker was killed, or a function has raised it.
     """
+    if count is not None and count < 1:
+        raise OrbitccError("workers", count, "1 or more")
     if ray:
         if count is not None and (ray := cluster.find(ray)) != cluster.LOCAL:
             raise OrbitccError("workers", count, "none with a cluster, which runs as many at once as it has cores")

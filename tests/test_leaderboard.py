@@ -19,7 +19,9 @@ from benches.leaderboard import origin
 from benches.leaderboard import page as pages
 from benches.leaderboard.__main__ import main
 from benches.leaderboard.board import Entry
+from orbitcc.envs.orbits.trace_set import opened
 from orbitcc.eval import suites
+from tests.envs import trace_folders
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "leaderboard.md"
@@ -334,6 +336,20 @@ def test_later_figures_are_made_as_the_page_was(tmp_path):
     assert "<code>delay-jump</code>" in text
     main(["--redraw", str(page)])
     assert page.read_text(encoding="utf-8") == text
+
+
+def test_a_page_states_its_trace_set_and_no_other_is_mixed_with_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("benches.leaderboard.__main__.controllers.names", lambda _: ["cubic", "bbr"])
+    monkeypatch.setattr("benches.leaderboard.__main__.VARIANTS", ())
+    monkeypatch.setattr("benches.leaderboard.__main__.checkpoint.shipped", list)
+    page, held = tmp_path / "page.md", opened(trace_folders.shared()).digest
+    main([str(tmp_path / "results"), "--suites", "--traces", str(trace_folders.shared()), "--page", str(page)])
+    text = page.read_text(encoding="utf-8")
+    assert f"--digest {held}\n" in text
+    page.write_text(text.replace(f"--digest {held}", "--digest 0123456789abcdef"), encoding="utf-8")
+    with pytest.raises(SystemExit, match=f"has the digest {held}; it must be the same set"):
+        main([str(tmp_path / "again"), "--again", str(page), "--only", "bbr"])
+    assert not (tmp_path / "again").exists()
 
 
 def test_nothing_is_added_to_a_page_that_does_not_say_how_it_was_made(tmp_path):

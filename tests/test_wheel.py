@@ -145,4 +145,5 @@ def test_a_source_distribution_holds_what_a_wheel_is_built_from(tmp_path):
     assert {"pyproject.toml", "LICENSE", "sim/Cargo.toml", "sim/core/src/worlds.rs", "sim/python/Cargo.toml"} <= names
     assert {"sim/fixed/src/decide.c", "sim/emulator/bpf/safety.h"} <= names
     assert any(name.endswith("training/recipes/astraea.toml") for name in names)
+    assert any(name.endswith("training/recipes/zenith-worlds/worst-1-01.toml") for name in names)
     assert not any(name.endswith((".so", "orbitcc-emulator")) or "/target/" in name for name in names)

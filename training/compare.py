@@ -16,7 +16,7 @@ from orbitcc.agents.runs.run_folder import CONFIG, RunFolder
 from orbitcc.common.errors import OrbitccError, StateError
 from orbitcc.envs import controllers, scenarios
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.eval.heldout_metrics import Figures, Weights, print_figures
+from orbitcc.eval.heldout_metrics import Figures, print_figures
 from orbitcc.training import recipe as recipes
 from orbitcc.training.heldout import HeldOut, constant, uniform
 
@@ -26,9 +26,9 @@ CONSTANTS = (-1.0, -0.01, 0.0, 0.01, 1.0)
 CLASSICAL = ("cubic", "reno")
 
 
-def trained_on(loaded: checkpoint.Checkpoint) -> tuple[str | Scenario | ScenarioDistribution, Weights]:
-    """The worlds on which a policy was trained, and the weights of its score: from its run folder, or else the scenario
-    that its card names and the default weights, or else those of its recipe.
+def trained_on(loaded: checkpoint.Checkpoint) -> tuple[str | Scenario | ScenarioDistribution, recipes.Evaluation]:
+    """The worlds on which a policy was trained, and how it was evaluated there: from its run folder, or else the
+    scenario that its card names and the defaults, or else those of its recipe.
 
     Raises:
         OrbitccError: the recipe is not here, or has other worlds by now.
@@ -39,10 +39,10 @@ def trained_on(loaded: checkpoint.Checkpoint) -> tuple[str | Scenario | Scenario
         plan = recipes.Recipe.build(stored["recipe"])
         if stored.get("worlds", plan.world_digest()) != plan.world_digest():
             raise StateError("checkpoint", f"the worlds of {run.path / CONFIG} have changed since the training began")
-        return plan.held_out_world(), plan.evaluation.score
+        return plan.held_out_world(), plan.evaluation
     if card.training is None or card.training_range.scenario in scenarios.names():
         print(f"worlds and score: {card.training_range.scenario} with its default settings; the run folder is not here")
-        return card.training_range.scenario, Weights()
+        return card.training_range.scenario, recipes.Evaluation()
     name, said = card.training.recipe, card.training_range.scenario
     for learner in recipes.LEARNERS if name not in recipes.names() else ():
         name = name.removesuffix(f"-{learner}")
@@ -50,7 +50,7 @@ def trained_on(loaded: checkpoint.Checkpoint) -> tuple[str | Scenario | Scenario
     if plan.scenario_name not in said.split():
         allowed = f"one whose worlds are here ({said}; the recipe {name} has {plan.scenario_name})"
         raise OrbitccError("checkpoint", card.name, allowed)
-    return plan.held_out_world(), plan.evaluation.score
+    return plan.held_out_world(), plan.evaluation
 
 
 def compare(name_or_path: str, worlds: int = 32, seed: int = 2_000_000) -> dict[str, Figures]:
@@ -59,7 +59,12 @@ def compare(name_or_path: str, worlds: int = 32, seed: int = 2_000_000) -> dict[
     The first three have all held-out metrics and the `score` of the policy's recipe, the others only a reward.
     """
     loaded = checkpoint.load(name_or_path)
-    where, weights = trained_on(loaded)
+    if loaded.card.name in CLASSICAL:
+        raise OrbitccError("checkpoint", loaded.card.name, "a policy that does not have the name of a controller")
+    where, evaluation = trained_on(loaded)
+    if seed == evaluation.seed:
+        raise OrbitccError("--seed", seed, "another than evaluation.seed of the recipe, whose worlds chose best/")
+    weights = evaluation.score
     heldout = HeldOut(where, loaded.preset, worlds, seed)
     scores: dict[str, Figures] = {loaded.card.name: heldout.score(loaded.policy)}
     for name in CLASSICAL:

@@ -143,8 +143,7 @@ def _start(job: Job, who: str, alone: bool) -> BaseProcess:
 
 def _train(job: Job, who: str, alone: bool) -> None:
     """The main function of a training's process."""
-    processes.restore_path()
-    processes.end_with_parent()
+    processes.begun()
 
     def show(recipe: Recipe) -> Display:
         return Display(recipe.agent_steps, recipe.name, who=who, bar=alone)

@@ -144,7 +144,6 @@ class AnySacOptions(Model):
     gamma: Annotated[float, _fraction] = 0.98
     tau: Annotated[float, _rate] = 0.005
     alpha: Annotated[float, number(0, 1e3, "", above=True)] = 1.0
-    grad_clip: Annotated[float, number(0, 1e6, "", above=True)] = 10.0
     reward_scale: Annotated[float, number(0, 1e6, "", above=True)] = 1.0
 
 
@@ -181,6 +180,7 @@ class RllibOptions(Model):
 class RllibSacWorldsOptions(AnySacOptions):
     """SAC of RLlib, which replays complete episodes of worlds; steps are steps of worlds."""
 
+    grad_clip: Annotated[float, number(0, 1e6, "", above=True)] = 10.0
     worlds: Annotated[int, number(1, 1024, "worlds", whole=True)] = 4
     env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
     batch_world_steps: Annotated[int, _world_steps] = 4_096
@@ -273,6 +273,12 @@ class Td3Options(Model):
         description="curriculum: fairness weights of the reward in equal parts of the run; (): as the preset [0.02]",
     )
 
+    @model_validator(mode="after")
+    def _replays_a_batch(self) -> Td3Options:
+        if self.replay < self.batch:
+            raise OrbitccError("replay", self.replay, f"at least batch = {self.batch}")
+        return self
+
 
 class RllibTd3Options(Td3Options):
     """Astraea's learner in RLlib (`training/rllib/td3.py`), with the same settings.
@@ -283,6 +289,12 @@ class RllibTd3Options(Td3Options):
 
     iteration: Annotated[int, _steps] = 5_000
     env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
+
+    @model_validator(mode="after")
+    def _has_one_core_per_env_runner(self) -> RllibTd3Options:
+        if self.threads != 1:
+            raise OrbitccError("threads", self.threads, "1: more cores are for env_runners")
+        return self
 
 
 @dataclass(frozen=True)

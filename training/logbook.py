@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -124,8 +125,9 @@ def _add_scalars(events: Any, step: int, values: Mapping[str, float]) -> None:
 class Logbooks(Logbook):
     """Several logbooks at once; figures that are not finite are left out."""
 
-    def __init__(self, books: Sequence[Logbook]) -> None:
-        self._books = tuple(books)
+    def __init__(self, books: Sequence[Logbook], theirs: Sequence[str] = ()) -> None:
+        """theirs: the names of the first ones, which are code of somebody else."""
+        self._books, self._theirs = tuple(books), tuple(theirs)
 
     @staticmethod
     def open(folder: Path, resume_at: int | None = None, others: Sequence[str | MakeLogbook] = ()) -> Logbooks:
@@ -135,29 +137,35 @@ class Logbooks(Logbook):
             OrbitccError: one of the others cannot be made; nothing is written then.
         """
         made = [factory(other) if isinstance(other, str) else other for other in others]
-        return Logbooks([make(folder, resume_at) for make in (*made, TensorBoardLogbook, CsvLogbook)])
+        books = [make(folder, resume_at) for make in (*made, TensorBoardLogbook, CsvLogbook)]
+        return Logbooks(books, [str(other) for other in others])
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        finite = _finite(values)
-        for book in self._books:
-            book.write(step, finite)
+        self._each("write", step, _finite(values))
 
     def write_settings(self, settings: Mapping[str, Any], metrics: Sequence[str]) -> None:
-        for book in self._books:
-            book.write_settings(settings, metrics)
+        self._each("write_settings", settings, metrics)
 
     def write_histogram(self, step: int, tag: str, counts: NDArray[np.int64]) -> None:
-        for book in self._books:
-            book.write_histogram(step, tag, counts)
+        self._each("write_histogram", step, tag, counts)
 
     def write_reference(self, name: str, step: int, values: Mapping[str, float]) -> None:
-        finite = _finite(values)
-        for book in self._books:
-            book.write_reference(name, step, finite)
+        self._each("write_reference", name, step, _finite(values))
 
     def close(self) -> None:
-        for book in self._books:
-            book.close()
+        self._each("close")
+
+    def _each(self, method: str, *given: Any) -> None:
+        """Raises OrbitccError for whatever code of somebody else raises."""
+        for name, book in itertools.zip_longest(self._theirs, self._books):
+            try:
+                getattr(book, method)(*given)
+            except OrbitccError:
+                raise
+            except code.RAISED as error:
+                if name is None:
+                    raise
+                raise code.refused("--logbook", name, f"a logbook whose `{method}` works", error) from error
 
 
 _TAGS = {

@@ -28,6 +28,7 @@ from orbitcc.agents.runs.folders import locked, replace_folder, scratch
 from orbitcc.agents.runs.run_folder import CONFIG, RunFolder, revision, versions
 from orbitcc.agents.training_range import training_range
 from orbitcc.common.errors import FileError, OrbitccError, StateError
+from orbitcc.envs import controllers
 from orbitcc.eval.heldout_metrics import Figures, failures
 from orbitcc.parallel.progress import Display
 from orbitcc.training.heldout import HeldOut, constant
@@ -108,8 +109,10 @@ def new_run(recipe: Recipe, seed: int, out: Path, command: str, name: str | None
     """A run folder in `out`, with the resolved recipe, the versions and the revision, for :func:`train`.
 
     Raises:
-        OrbitccError: a run with this name exists, or the folder cannot be written.
+        OrbitccError: a run with this name exists, or it is that of a controller, or the folder cannot be written.
     """
+    if name is not None and name.lower() in controllers.names():
+        raise OrbitccError("--name", name, "a name that no controller has: tables would show two of them")
     about = {"recipe": recipe.model_dump(), "seed": seed, "command": command, "worlds": recipe.world_digest()}
     about["preset"] = recipe.preset_digest()
     config = {**about, "revision": revision(), "versions": versions()}

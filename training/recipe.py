@@ -23,7 +23,7 @@ from orbitcc.common.files import MOST_LEVELS, MOST_TABLE, read_bytes, read_toml
 from orbitcc.envs import scenarios
 from orbitcc.envs.description.flows import ControllerSpec, parse_value
 from orbitcc.envs.description.model import Model, number
-from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
+from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution, check_undone
 from orbitcc.envs.description.support import Backend
 from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.safety import SafetyFilter
@@ -68,6 +68,13 @@ class PolicyShape(Model):
     expert_inputs: tuple[_column, ...] = ()
     norm: Literal["none", "layer", "batch"] = "none"
     critic_hidden: tuple[_units, ...] = (256, 128, 64)
+
+    @model_validator(mode="after")
+    def _has_a_gate_only_with_experts(self) -> PolicyShape:
+        for name in ("gate_hidden", "gate_inputs", "expert_inputs") if not self.experts else ():
+            if (value := getattr(self, name)) != PolicyShape.model_fields[name].default:
+                raise OrbitccError(name, list(value), "none without experts")
+        return self
 
     def layers(self, actions: int) -> tuple[Layer, ...]:
         """The hidden layers and a linear output layer, as a model card states them; the layer has `actions` units, or
@@ -311,7 +318,8 @@ def names() -> list[str]:
 def load(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
     """A recipe by name or from a TOML file, with changes as `key=value` (dotted keys).
 
-    Folders with scenarios are looked for beside the file, then in the working directory.
+    Folders with scenarios are looked for beside the file, in the working directory, then among the recipes of the
+    package, so that a copy of one finds its worlds.
 
     Raises:
         OrbitccError: an unknown recipe or key, a value that is not allowed, or a file that is not a recipe.
@@ -325,8 +333,9 @@ def load(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
     data = read_toml(file)
     parts = worlds.get("parts") if isinstance(worlds := data.get("scenario"), dict) else None
     for part in parts if isinstance(parts, list) else ():
-        if isinstance(part, dict) and isinstance(folder := part.get("folder"), str) and (file.parent / folder).is_dir():
-            part["folder"] = str(file.parent / folder)
+        if isinstance(part, dict) and isinstance(folder := part.get("folder"), str):
+            places = (file.parent, Path(), RECIPES)
+            part["folder"] = next((str(place / folder) for place in places if (place / folder).is_dir()), folder)
     return changed(data, changes)
 
 
@@ -339,12 +348,11 @@ def changed(data: dict[str, Any], changes: Sequence[str]) -> Recipe:
         OrbitccError: an unknown key, or a value that is not allowed.
     """
     given: dict[str, Any] = {}
+    check_undone({}, list(dict.fromkeys(change.partition("=")[0].strip() for change in changes)))
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals or not key.strip():
             raise OrbitccError("set", change, "KEY=VALUE, e.g. learner.lr=1e-4")
-        if lost := [earlier for earlier in given if earlier.startswith(f"{key.strip()}.")]:
-            raise OrbitccError("--set", change, f"before {lost[0]}, which it would undo")
         given[key.strip()] = parse_value(text, key.strip())
     stated = copy.deepcopy(data)
     for key, value in given.items():

@@ -100,6 +100,8 @@ class TuneResult:
     best: Mapping[str, Any]
     folder: Path
     interrupted: bool
+    untrained: tuple[int, ...] = ()
+    """Seeds of the best trial whose best policy is the one from before the training."""
 
 
 def tune(
@@ -298,10 +300,7 @@ def _check_scores(
     Raises:
         OrbitccError: it is not, or a run folder is missing or has other settings.
     """
-    runs: dict[tuple[str, int], RunFolder] = {}
-    for path in sorted((folder / "runs").glob(f"*/{CONFIG}")) if complete else ():
-        config = RunFolder(path.parent).config("command", "seed", "recipe")
-        runs[str(config["command"]).partition(" of ")[0], config["seed"]] = RunFolder(path.parent)
+    runs = _runs(folder) if complete else {}
     for trial in complete:
         plan, scores = _plan(recipe, changes, trial.params), []
         for seed in seeds:
@@ -311,6 +310,15 @@ def _check_scores(
             scores.append(TrainingResult.stored(run, plan).best_score)
         if not math.isclose(sum(scores) / len(scores), trial.value, rel_tol=1e-9):
             raise journal.foreign(folder / JOURNAL, f"trial {trial.number} has another score than its runs in runs/")
+
+
+def _runs(folder: Path) -> dict[tuple[str, int], RunFolder]:
+    """(`trial N`, seed) -> the run."""
+    found: dict[tuple[str, int], RunFolder] = {}
+    for path in sorted((folder / "runs").glob(f"*/{CONFIG}")):
+        config = RunFolder(path.parent).config("command", "seed", "recipe")
+        found[str(config["command"]).partition(" of ")[0], config["seed"]] = RunFolder(path.parent)
+    return found
 
 
 def _as_changes(values: Mapping[str, Any]) -> list[str]:
@@ -339,4 +347,6 @@ def _kept(study: Any, optuna: Any, recipe: str, changes: Sequence[str], folder: 
     plan = recipes.load(recipe, [*changes, *_as_changes(best.params)])
     tuned = plan.model_dump(mode="json") | {"name": f"{plan.name}-tuned"}
     atomic_write_text(folder / BEST_RECIPE, toml_text(tuned))
-    return TuneResult(len(complete), pruned, float(best.value), dict(best.params), folder, interrupted)
+    runs = {seed: run for (trial, seed), run in _runs(folder).items() if trial == f"trial {best.number}"}
+    untrained = tuple(seed for seed, run in sorted(runs.items()) if TrainingResult.stored(run, plan).untrained)
+    return TuneResult(len(complete), pruned, float(best.value), dict(best.params), folder, interrupted, untrained)

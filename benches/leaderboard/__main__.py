@@ -1,7 +1,7 @@
 """Every classical controller and every policy in every suite: makes docs/leaderboard.md, its table and its figures.
 
     python -m benches.leaderboard results/leaderboard [--profile quick] [--first-run 9301] [--suites SUITE ...]
-        [--policy NAME_OR_PATH ...] [--traces SET.npz] [--ray [ADDRESS]] [--workers N] [--page PAGE.md]
+        [--policy NAME_OR_PATH ...] [--traces SET.npz [--digest D]] [--ray [ADDRESS]] [--workers N] [--page PAGE.md]
     python -m benches.leaderboard results/again --again docs/leaderboard.md [--only NAME ...] [--workers N]
     python -m benches.leaderboard --redraw docs/leaderboard.md
 
@@ -10,7 +10,8 @@ continues when the same command is given again, and runs what is missing, as the
 one; results of another version of the simulator are kept apart and never reused. `--again` runs some contenders alone
 (the oracle, if none is named), in the suites, the profile and the runs of a page, and puts their figures into the page,
 which tells their own version. A trace set on the disk adds its test part as one more suite (not for
-docs/leaderboard.md, because the project distributes no set). Beside the page lie leaderboard.csv (every median with its
+docs/leaderboard.md, because the project distributes no set); its digest stands in the page's command, and a set with
+another digest is refused. Beside the page lie leaderboard.csv (every median with its
 interval) and images/leaderboard-SUITE.png (goodput against delay). `--redraw` makes the page and its figures again from
 leaderboard.csv. `python -m benches` says how old the page is.
 """
@@ -43,6 +44,7 @@ from orbitcc.common import provenance
 from orbitcc.common.errors import OrbitccError
 from orbitcc.common.files import atomic_write_text
 from orbitcc.envs import controllers
+from orbitcc.envs.orbits.trace_set import opened
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.contenders import ORACLE, Contender
 from orbitcc.eval.runner import run_suite
@@ -61,7 +63,7 @@ def main(argv: Sequence[str]) -> None:
     elif arguments.out is None:
         parser.error("name the folder of the results, or use --redraw")
     elif arguments.again is not None:
-        for name in ("profile", "first_run", "suites", "policy", "traces", "ray", "page"):
+        for name in ("profile", "first_run", "suites", "policy", "traces", "digest", "ray", "page"):
             if getattr(arguments, name) != parser.get_default(name):
                 parser.error(f"--{name.replace('_', '-')} is that of the page with --again")
         run_again(arguments.again, arguments.only, arguments.out, arguments.workers)
@@ -72,7 +74,8 @@ def main(argv: Sequence[str]) -> None:
         with cluster.joined(arguments.ray) if arguments.ray else nullcontext():
             entries = run(arguments, [*ranked, contenders.oracle()], arguments.out, arguments.workers, arguments.ray)
         if arguments.page is not None:
-            command = f"python -m benches.leaderboard {shlex.join(argv)}".replace(" --page ", " \\\n    --page ")
+            words = [*argv, "--digest", arguments.digest] if arguments.digest and "--digest" not in argv else argv
+            command = f"python -m benches.leaderboard {shlex.join(words)}".replace(" --page ", " \\\n    --page ")
             stamp = Stamp(today(), commit(HERE), provenance.version(), arguments.profile, command)
             atomic_write_text(table_of(arguments.page), csv_text(entries))
             write(entries, stamp, arguments.page)
@@ -86,6 +89,7 @@ def parser_of() -> argparse.ArgumentParser:
     parser.add_argument("--suites", nargs="*", default=suite_names(), choices=suite_names())
     parser.add_argument("--policy", action="append", default=[], metavar="NAME_OR_PATH")
     parser.add_argument("--traces", metavar="SET")
+    parser.add_argument("--digest", metavar="DIGEST")
     parser.add_argument("--ray", nargs="?", const="auto", metavar="ADDRESS")
     parser.add_argument("--workers", type=int, metavar="N")
     parser.add_argument("--page", type=Path)
@@ -133,11 +137,17 @@ def run(
 ) -> list[Entry]:
     """Run what is missing of these contenders. asked: the suites and their settings, as the command has them.
 
-    Raises SystemExit if the simulator is rebuilt meanwhile, whose runs cannot be told apart.
+    The digest of its trace set is put into `asked`.
+    Raises SystemExit if the simulator is rebuilt meanwhile, whose runs cannot be told apart, or if the set has not the
+    digest that is asked for.
     """
     chosen: dict[str, dict[str, Any]] = {name: {"first_run": asked.first_run} for name in asked.suites}
     if asked.traces is not None:
         chosen["traces"] = {"traces": asked.traces}
+        found = opened(asked.traces).digest
+        if found != (asked.digest or found):
+            raise SystemExit(f"--digest {asked.digest}: {asked.traces} has the digest {found}; it must be the same set")
+        asked.digest = found
     entries: list[Entry] = []
     for name, settings in chosen.items():
         suite = suites.get(name, settings)

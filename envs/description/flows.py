@@ -51,6 +51,8 @@ class ControllerSpec(Model):
             key, equals, value = part.partition("=")
             if not equals or not key:
                 raise OrbitccError("", text, "NAME[:param=value,...]")
+            if key.strip() in params:
+                raise OrbitccError(key.strip(), text, "each parameter once")
             params[key.strip()] = parse_value(value, key.strip())
         return ControllerSpec(name=name.strip(), params=params)
 
@@ -387,9 +389,12 @@ class Flow(Model):
         if at:
             own["start_s"] = start_s
         name, colon, rest = head.partition(":")
-        params = []
+        params, keys = [], set[str]()
         for part in rest.split(",") if colon else []:
             key, _, value = part.partition("=")
+            if key in keys:
+                raise OrbitccError("flow", text, f"each parameter once, not {key} twice")
+            keys.add(key)
             if key == "rate_mbps":
                 own["traffic"] = {"kind": "cbr", "rate_mbps": parse_value(value)}
             elif key == "uplink_ms":
@@ -416,8 +421,11 @@ def parse_value(text: str, field: str = "value") -> Any:
     field: what an error names.
     """
     try:
-        return parse_toml(f"v = {text.strip()}")["v"]
+        value, *more = parse_toml(f"v = {text.strip()}").values()
     except tomllib.TOMLDecodeError:
         return text.strip()
     except ValueError as error:
         raise OrbitccError(field, text, f"TOML text ({error})") from None
+    if more:
+        raise OrbitccError(field, text, "one value, in one line")
+    return value

@@ -328,6 +328,35 @@ def replaced(data: Any, key: str, value: Any) -> Any:
     return _replaced(data, key.split("."), 0, value)
 
 
+def check_undone(data: Any, keys: Sequence[str]) -> None:
+    """OrbitccError if one of these dotted names of fields would undo what an earlier one sets.
+
+    data: in which items of lists are found; their position and their name are the same place.
+    """
+    seen: dict[tuple[str | int, ...], str] = {}
+    for key in keys if len(keys) > 1 else ():
+        place = _place(data, key.split("."))
+        if place in seen:
+            raise OrbitccError(key, "a second value", f"none, because {seen[place]} is the same field")
+        if lost := [earlier for other, earlier in seen.items() if other[: len(place)] == place]:
+            raise OrbitccError(key, "a value", f"before {lost[0]}, which it would undo")
+        seen[place] = key
+
+
+def _place(node: Any, parts: Sequence[str]) -> tuple[str | int, ...]:
+    """The names that lead to a field; items of lists are positions."""
+    place: list[str | int] = []
+    for part in parts:
+        if isinstance(node, list | tuple):
+            index = _index(node, part, ".".join(parts))
+            place.append(index)
+            node = node[index]
+        else:
+            place.append(part)
+            node = node.get(part) if isinstance(node, dict) else None
+    return tuple(place)
+
+
 def _replaced(node: Any, parts: list[str], depth: int, value: Any) -> Any:
     """`node` with the value at parts[depth:] replaced."""
     if depth == len(parts):
@@ -348,7 +377,7 @@ def _replaced(node: Any, parts: list[str], depth: int, value: Any) -> Any:
 
 
 def _index(items: Sequence[Any], part: str, where: str) -> int:
-    if part.isascii() and part.isdigit() and len(part) < 10:
+    if part.isascii() and part.isdigit() and len(part) < 10 and part == str(int(part)):
         if int(part) < len(items):
             return int(part)
         raise OrbitccError(where, int(part), f"0 to {len(items) - 1}")

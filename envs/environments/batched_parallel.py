@@ -13,6 +13,7 @@ from orbitcc.envs.environments.core import (
     Core,
     checked_actions,
     checked_count,
+    checked_flag,
     checked_options,
     checked_seed,
     scenarios_of,
@@ -55,9 +56,12 @@ class BatchedParallelEnv(WorldsView):
     ) -> None:
         self.config = EnvConfig.of(scenario, settings, type(self))
         self.render_mode = self.config.render_mode
-        self._stagger, self._with_statistics = stagger, statistics
+        self._stagger = checked_flag("stagger", stagger)
+        self._with_statistics = checked_flag("statistics", statistics)
         self.num_worlds = checked_count("num_worlds", num_worlds)
-        self._core: Core = Core(self.config, ScenarioEpisodes(self.config), self.num_worlds, journal=journal)
+        self._core: Core = Core(
+            self.config, ScenarioEpisodes(self.config), self.num_worlds, journal=checked_flag("journal", journal)
+        )
         self.max_agents = self._core.max_agents
         self.single_observation_space = self._core.observation_space
         self.single_action_space = self._core.action_space
@@ -146,9 +150,9 @@ class BatchedParallelEnv(WorldsView):
         """Run all worlds again to the moment at which `journal` was written; they continue identically.
 
         Raises:
-            OrbitccError: the environment was made without `journal`, or it is one of another number of worlds.
+            OrbitccError: the environment was made without `journal`, or it is one of another environment, or damaged.
         """
-        self._core.require_journal()
+        self._core.check_journal(journal)
         self.reset(seed=0)
         self._core.replay(journal, [1] * self.num_worlds)
 

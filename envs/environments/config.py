@@ -14,7 +14,7 @@ from orbitcc.envs.description.support import Backend
 from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.presets import ActionLike, ObservationLike, Preset, RewardLike
 from orbitcc.envs.environments.render import MODES
-from orbitcc.envs.environments.source import EpisodeSource
+from orbitcc.envs.environments.source import BACKGROUND, EpisodeSource
 from orbitcc.envs.scenarios import MEASURED, SCENARIOS, for_training, from_table
 from orbitcc.envs.scenarios.distribution import PathDistribution
 
@@ -63,7 +63,7 @@ class EnvConfig:
     scenario: str | Mapping[str, Any] | Scenario | ScenarioDistribution
     preset: Preset = presets.DEFAULT  # type: ignore[assignment]  # what it is given as; a Preset afterwards
     max_agents: int | None = None
-    background: str = "cubic"
+    background: str = BACKGROUND
     threads: int = 0
     backend: Backend = "simulator"
     transport: Any = None

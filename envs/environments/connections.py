@@ -3,6 +3,7 @@ agent index has a flow at every time."""
 
 import copy
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from orbitcc.envs.description.compile import CompiledNetwork, as_text
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.config import EnvConfig
 from orbitcc.envs.environments.core import WorldEpisode
+from orbitcc.envs.environments.journal import rebuilt
 from orbitcc.envs.environments.source import EpisodeSource, agent_flows
 
 SHORTEST_CONNECTION_S = 2.0
@@ -60,8 +62,12 @@ class Buckets:
         return {size: [scenario.model_dump() for scenario in those] for size, those in self.waiting.items()}
 
     def replay(self, journal: dict[int, list[dict[str, Any]]]) -> None:
-        """Restore the waiting scenarios of a journal."""
-        self.waiting = {size: deque(map(Scenario.build, those), _MOST_WAITING) for size, those in journal.items()}
+        """Restore the waiting scenarios of a journal; raises OrbitccError for anything else."""
+        lists = journal.items() if isinstance(journal, Mapping) else [(None, None)]
+        if not all(type(size) is int and isinstance(those, list) for size, those in lists):
+            raise OrbitccError("journal.waiting", journal, "lists of scenarios by number of agents")
+        found = {size: rebuilt(f"waiting.{size}", those) for size, those in journal.items()}
+        self.waiting = {size: deque(those, _MOST_WAITING) for size, those in found.items()}
 
     def next(self, size: int, rng: np.random.Generator, seed: int | None) -> Scenario:
         """The next scenario with `size` agents; the one of :meth:`sizes`, with another seed, where so many are rare."""

@@ -15,12 +15,13 @@ from gymnasium.utils import seeding
 from numpy.typing import NDArray
 
 from orbitcc.common.errors import OrbitccError, StateError, UnknownNameError
+from orbitcc.common.numbers import checked_number
 from orbitcc.emulator import needs
 from orbitcc.emulator.run import refuse
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.batch import ACTIVE, GLOBAL_STATE, Batch, Totals, WorldState
 from orbitcc.envs.environments.config import EnvConfig
-from orbitcc.envs.environments.journal import Journal
+from orbitcc.envs.environments.journal import Journal, rebuilt
 from orbitcc.envs.environments.presets import STATS, Preset, of_choices
 from orbitcc.envs.environments.render import pictures
 
@@ -175,9 +176,13 @@ class Core:
 
     # -- what there is to know --------------------------------------------------------------------------------------
 
+    def checked_world(self, world: Any) -> int:
+        """The number of a world; raises OrbitccError unless there is one."""
+        return checked_count("world", world, least=0, most=self.num_worlds - 1)
+
     def scenario(self, world: int) -> Scenario:
         """The scenario of the running episode of a world."""
-        scenario = self._scenarios[world]
+        scenario = self._scenarios[self.checked_world(world)]
         if scenario is None:
             raise ResetNeededError("step", "there is no episode yet: reset() first")
         return scenario
@@ -227,7 +232,7 @@ class Core:
 
     def totals(self, world: int) -> Totals:
         """Totals of the flows and of the links of a world so far (`orbitcc run --json`)."""
-        return self.batch.totals(world)
+        return self.batch.totals(self.checked_world(world))
 
     def frames(self) -> tuple[NDArray[np.uint8], ...] | None:
         """With `rgb_array` a frame of every world."""
@@ -252,9 +257,10 @@ class Core:
         """Put a saved episode into a world; it continues identically.
 
         Raises:
-            OrbitccError: the past of this world is not in the journal that is kept, or the episode was saved in an
-                environment with another preset or another number of agents.
+            OrbitccError: the past of this world is not in the journal that is kept, there is no such world, or the
+                episode was saved in an environment with another preset or another number of agents.
         """
+        self.checked_world(world)
         if self._journal is not None:
             raise StateError("restore", "an environment that keeps a journal cannot go back; make one without journal")
         if not isinstance(saved, tuple) or len(saved) != 2:
@@ -304,21 +310,40 @@ class Core:
         generators = [self.generator(index, None).bit_generator.state for index in range(len(self.generators))]
         return {**kept.written(), "scenarios": scenarios, "generators": generators, "of": self._journal_of}
 
-    def replay(self, journal: Mapping[str, Any], agents: list[int]) -> None:
-        """Run all worlds again to the moment at which `journal` was written; they continue identically.
+    def check_journal(self, journal: Mapping[str, Any], *more: str) -> None:
+        """Raise OrbitccError unless :meth:`replay` can run worlds like these again from this journal.
 
-        agents: with how many each world begins. The worlds must have begun once.
-
-        Raises:
-            OrbitccError: no journal is kept, or it is one of another number of worlds, preset, background or transport.
+        No journal is kept, a part is missing or damaged, or it is one of another number of worlds, preset, background
+        or transport. more: parts that it must have beside those of :meth:`journal`.
         """
+        kept, given = self.require_journal(), "what journal() of such an environment gave"
+        if not isinstance(journal, Mapping):
+            raise OrbitccError("journal", journal, given)
+        parts = ("networks", "ages", "actions", "generators", "scenarios", *more)
+        missing = [part for part in parts if part not in journal]
+        if missing:
+            raise OrbitccError("journal", f"one without {', '.join(missing)}", given)
         if journal.get("of", self._journal_of) != self._journal_of:
             allowed = "one that an environment with this preset, background and transport wrote"
             raise OrbitccError("journal", "one of another environment", allowed)
-        self.require_journal().replay(dict(journal), self.batch, agents, self.batch.alone())
-        for index, state in enumerate(journal["generators"]):
-            self.generator(index, None).bit_generator.state = state
-        self._scenarios = [Scenario.build(scenario) for scenario in journal["scenarios"]]
+        kept.check(journal, self.max_agents, self.preset.action_dim)
+        for part, count in (("scenarios", self.num_worlds), ("generators", len(self.generators))):
+            if not isinstance(journal[part], list) or len(journal[part]) != count:
+                raise OrbitccError(f"journal.{part}", journal[part], f"a list of {count}")
+
+    def replay(self, journal: Mapping[str, Any], agents: list[int]) -> None:
+        """Run all worlds again to the moment at which `journal` was written; they continue identically.
+
+        agents: with how many each world begins. The worlds must have begun once, and :meth:`check_journal` accept the
+        journal.
+
+        Raises:
+            OrbitccError: it has a scenario, a network, an action or a random state that cannot be used.
+        """
+        scenarios = rebuilt("scenarios", journal["scenarios"])
+        generators = [_generator(state) for state in journal["generators"]]
+        self.require_journal().replay(journal, self.batch, agents, self.batch.alone())
+        self._scenarios, self.generators = [*scenarios], [*generators]
         self.look()
 
     @property
@@ -330,6 +355,16 @@ class Core:
         if self._journal is None:
             raise StateError("journal", "none is kept; make the environment with journal=True")
         return self._journal
+
+
+def _generator(state: Any) -> np.random.Generator:
+    """A generator in the state that a journal holds."""
+    made, _ = seeding.np_random(0)
+    try:
+        made.bit_generator.state = state
+    except (TypeError, ValueError, KeyError, OverflowError):
+        raise OrbitccError("journal.generators", state, "states of NumPy's generators") from None
+    return made
 
 
 # -- what views are given ---------------------------------------------------------------------------------------------
@@ -358,11 +393,30 @@ def checked_options(options: Mapping[str, Any] | None, *known: str) -> dict[str,
     return dict(options or {})
 
 
-def checked_count(field: str, value: Any) -> int:
-    """A number of worlds or flows; raises OrbitccError unless it is a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 2**31:
-        raise OrbitccError(field, value, "a whole number of at least 1")
+MOST = 100_000
+"""Worlds or flows of an environment; a world takes at least 60 kB."""
+
+
+def checked_count(field: str, value: Any, *, least: int = 1, most: int = MOST) -> int:
+    """A whole number from `least` to `most`, such as a number of worlds or flows; raises OrbitccError otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+        raise OrbitccError(field, value, f"a whole number from {least} to {most:,}")
     return int(value)
+
+
+def checked_real(field: str, value: Any) -> float:
+    """A number, such as a factor on rewards; raises OrbitccError for anything else, such as NaN."""
+    try:
+        return float(checked_number(value, -1e9, 1e9))
+    except OrbitccError as error:
+        raise error.at(field) from None
+
+
+def checked_flag(field: str, value: Any) -> bool:
+    """True or false; raises OrbitccError for anything else, such as the text "no"."""
+    if not isinstance(value, bool | np.bool_):
+        raise OrbitccError(field, value, "true or false")
+    return bool(value)
 
 
 def checked_actions(field: str, actions: Any, preset: Preset, rows: tuple[int, ...]) -> NDArray[np.float32]:

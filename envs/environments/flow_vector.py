@@ -13,7 +13,15 @@ from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, Batch, WorldState
 from orbitcc.envs.environments.config import EnvConfig, Settings
 from orbitcc.envs.environments.connections import Connections
-from orbitcc.envs.environments.core import Core, checked_actions, checked_count, checked_options, checked_seed
+from orbitcc.envs.environments.core import (
+    Core,
+    checked_actions,
+    checked_count,
+    checked_flag,
+    checked_options,
+    checked_real,
+    checked_seed,
+)
 from orbitcc.envs.environments.presets import Native
 from orbitcc.envs.environments.render import FPS, MODES
 from orbitcc.envs.environments.vector import autoreset_of, step_infos
@@ -74,10 +82,11 @@ class FlowVectorEnv(WorldsView, VectorEnv[NDArray[np.float32], NDArray[np.float3
         self.preset = self.config.preset
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}  # type: ignore[misc]
         self.render_mode = self.config.render_mode
-        self._stagger, self._reward_scale = stagger, float(reward_scale)
+        self._stagger = checked_flag("stagger", stagger)
+        self._reward_scale = checked_real("reward_scale", reward_scale)
         feed = Connections(self.config, self.num_envs)
         sizes = feed.sizes
-        self._core = core = Core(self.config, feed, len(sizes), journal=journal)
+        self._core = core = Core(self.config, feed, len(sizes), journal=checked_flag("journal", journal))
         self.worlds = np.repeat(np.arange(len(sizes)), sizes)
         """World of each sub-environment, int[num_envs]."""
         self._agents = np.concatenate([np.arange(size) for size in sizes])
@@ -101,7 +110,12 @@ class FlowVectorEnv(WorldsView, VectorEnv[NDArray[np.float32], NDArray[np.float3
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Draw all worlds anew. They share one generator; of a list of seeds the first counts."""
         checked_options(options)
-        first, core = checked_seed(seed[0] if isinstance(seed, list | tuple | np.ndarray) else seed), self._made
+        core = self._made
+        if isinstance(seed, list | tuple | np.ndarray):
+            if len(seed) != self.num_envs:
+                raise OrbitccError("seed", f"{len(seed)} seeds", f"one number, or {self.num_envs} of them")
+            seed = seed[0]
+        first = checked_seed(seed)
         if first is not None or core.generators[0] is None:
             core.generator(0, first)
             self._feed.buckets.waiting.clear()
@@ -216,12 +230,13 @@ class FlowVectorEnv(WorldsView, VectorEnv[NDArray[np.float32], NDArray[np.float3
         """Put a saved world back; all observations, float32[num_envs, D]. It continues identically.
 
         Raises:
-            OrbitccError: the saved world has another number of flows, or the journal does not reach back to it.
+            OrbitccError: there is no such world, it has another number of flows than the saved one, or the journal does
+                not reach back to it.
         """
-        if not isinstance(saved, tuple) or len(saved) != 3:
+        mine = self.worlds == self._made.checked_world(world)
+        if not isinstance(saved, tuple) or len(saved) != 3 or not _flags(saved[2]):
             raise OrbitccError("state", saved, "what save() returned")
         scenario, state, over = saved
-        mine = self.worlds == world
         if over.size != np.count_nonzero(mine):
             raise OrbitccError("saved", f"{over.size} sub-environments", f"a world that has {np.count_nonzero(mine)}")
         self._made.restore(world, (scenario, state))
@@ -242,13 +257,16 @@ class FlowVectorEnv(WorldsView, VectorEnv[NDArray[np.float32], NDArray[np.float3
         They continue identically, and so does what is drawn. It takes as long as it took.
 
         Raises:
-            OrbitccError: it is the journal of another environment, or this one keeps none.
+            OrbitccError: it is the journal of another environment, it is damaged, or this one keeps none.
         """
-        self._made.require_journal()
+        self._made.check_journal(journal, "waiting", "over")
+        over = journal["over"]
+        if not _flags(over) or over.shape != (self.num_envs,):
+            raise OrbitccError("journal.over", over, f"bool[{self.num_envs}]")
         self.reset(seed=0)
-        self._made.replay(journal, self._feed.sizes)
         self._feed.buckets.replay(journal["waiting"])
-        self._over[:] = journal["over"]
+        self._made.replay(journal, self._feed.sizes)
+        self._over[:] = over
         return self._after_restoring()
 
     def set_reward(self, reward: str | Mapping[str, Any] | Native) -> None:
@@ -299,3 +317,8 @@ class FlowVectorEnv(WorldsView, VectorEnv[NDArray[np.float32], NDArray[np.float3
     def _step_infos(self) -> dict[str, Any]:
         figures = self._running.step_figures()
         return step_infos(figures.reshape(len(figures), -1).take(self._rows, axis=1), self._everybody)
+
+
+def _flags(given: Any) -> bool:
+    """Is it bool[n]?"""
+    return isinstance(given, np.ndarray) and given.dtype == np.bool_ and given.ndim == 1

@@ -20,6 +20,7 @@ from orbitcc.envs.environments.core import (
     Core,
     ResetNeededError,
     checked_actions,
+    checked_flag,
     checked_options,
     checked_seed,
 )
@@ -99,7 +100,7 @@ class ParallelCongestionEnv(WorldView, ParallelEnv[str, NDArray[np.float32], NDA
     ) -> None:
         self.config = EnvConfig.of(scenario, settings, type(self))
         self.render_mode = self.config.render_mode
-        self.pad_absent = pad_absent
+        self.pad_absent = checked_flag("pad_absent", pad_absent)
         self._core: Core = Core(self.config, ScenarioEpisodes(self.config), 1, threads=1)
         core = self._core
         self.possible_agents = [f"flow_{index}" for index in range(core.max_agents)]
@@ -110,7 +111,6 @@ class ParallelCongestionEnv(WorldView, ParallelEnv[str, NDArray[np.float32], NDA
         self.action_spaces = {a: core.preset.action_space() for a in self.possible_agents}
         self.state_space = core.state_space
         self._actions = np.zeros((1, core.max_agents, core.preset.action_dim), np.float32)
-        self._delivered: set[str] = set()  # whose objects are, in this episode
         self.np_random: np.random.Generator | None = None
 
     def observation_space(self, agent: str) -> spaces.Box:
@@ -127,7 +127,6 @@ class ParallelCongestionEnv(WorldView, ParallelEnv[str, NDArray[np.float32], NDA
         self._core.begin(0, self.np_random, seed, options.get("scenario"))
         self._core.batch.observe()
         self._core.look()
-        self._delivered.clear()
         present = self._present()
         self.agents = list(self.possible_agents) if self.pad_absent else present
         infos = self._infos(self.agents)
@@ -152,10 +151,7 @@ class ParallelCongestionEnv(WorldView, ParallelEnv[str, NDArray[np.float32], NDA
         for agent in acted:
             if terminated[agent] or truncated[agent]:
                 infos[agent] |= self._core.final_info(0, self._index[agent])
-        present = self._present()
-        while not present and not batch.finished()[0]:
-            self._core.step(self._actions)
-            present = self._present()
+        present = self._next_present()
         for agent, info in self._infos([a for a in present if a not in status]).items():
             obs[agent], rewards[agent], infos[agent] = self._obs(agent), 0.0, info
             terminated[agent] = truncated[agent] = False
@@ -174,20 +170,23 @@ class ParallelCongestionEnv(WorldView, ParallelEnv[str, NDArray[np.float32], NDA
         truncated: dict[str, bool],
     ) -> None:
         """Add absent agents, and end the episode for all agents at once."""
-        self._delivered |= {agent for agent, done in terminated.items() if done}
         over = not present
-        delivered = len(self._delivered) == len(self.possible_agents)
+        delivered = over and self._all_delivered()
         for agent in self.possible_agents:
             obs.setdefault(agent, self._core.nothing_seen.copy())
             rewards.setdefault(agent, 0.0)
-            terminated[agent] = over and delivered
+            terminated[agent] = delivered
             truncated[agent] = over and not delivered
         self.agents = [] if over else list(self.possible_agents)
 
     def restore(self, saved: tuple[Scenario, WorldState]) -> Obs:
-        """Go back to a saved moment and return its observations by agent. The episode continues identically."""
+        """Go back to a saved moment and return its observations by agent. The episode continues identically.
+
+        At the end of an episode it is over again, and nobody observes.
+        """
         self._core.restore(0, saved)
-        self.agents = list(self.possible_agents) if self.pad_absent else self._present()
+        present = self._next_present()
+        self.agents = list(self.possible_agents) if self.pad_absent and present else present
         return {agent: self._obs(agent) for agent in self.agents}
 
     def state(self) -> NDArray[np.float32]:
@@ -207,6 +206,20 @@ class ParallelCongestionEnv(WorldView, ParallelEnv[str, NDArray[np.float32], NDA
 
     def _present(self) -> list[str]:
         return [self.possible_agents[index] for index in np.flatnonzero(self._core.batch.present()[0])]
+
+    def _next_present(self) -> list[str]:
+        """Who is present, after a pause without agents; nobody at the end of the episode."""
+        present = self._present()
+        while not present and not self._core.batch.finished()[0]:
+            self._core.step(self._actions)
+            present = self._present()
+        return present
+
+    def _all_delivered(self) -> bool:
+        """Were the objects of all possible agents delivered?"""
+        flows = [self._core.batch.flow_of(0, index) for index in self._index.values()]
+        totals, _ = self.totals()
+        return all(flow is not None and totals[flow]["finished_s"] is not None for flow in flows)
 
     def _obs(self, agent: str) -> NDArray[np.float32]:
         return self._core.batch.obs[0, self._index[agent]].copy()
@@ -229,6 +242,9 @@ class ParallelCongestionEnv(WorldView, ParallelEnv[str, NDArray[np.float32], NDA
         self._actions[...] = 0.0
         if not isinstance(actions, Mapping):
             raise OrbitccError("actions", actions, "a dict with an action for every agent")
+        for agent in actions:
+            if agent not in self._index:
+                raise OrbitccError("actions", agent, f"actions of {', '.join(self._index)}")
         for agent in self.agents:
             if agent not in actions:
                 raise OrbitccError("actions", list(actions), f"an action for every agent: {agent} has none")

@@ -327,7 +327,10 @@ class Preset:
             raise error.at("base") from None
         finally:
             _LOADING.pop()
-        return replace(found, **{"name": base, **data})
+        made = replace(found, **{"name": base, **data})
+        if "interval_least_ms" in table and "interval_rtts" not in table and not made.interval_rtts:
+            raise OrbitccError("interval_least_ms", made.interval_least_ms, "none without interval_rtts above 0")
+        return made
 
     @property
     def identity(self) -> str:

@@ -6,7 +6,7 @@ RLlib knows both by name (:mod:`orbitcc.envs.environments.registration`).
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, ClassVar
@@ -18,8 +18,9 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
-from orbitcc.common.errors import OrbitccError
+from orbitcc.common.errors import MissingError, OrbitccError
 from orbitcc.envs.environments.batch import GLOBAL_STATE
+from orbitcc.envs.environments.core import checked_count, checked_flag, checked_real
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.environments.presets import Preset, require_one_clock
@@ -41,7 +42,7 @@ class RLlibCongestionEnv(MultiAgentEnv):
       pass through the same part of an episode together (default false);
     * `give_up_below`, `give_up_steps`: cut an episode (a truncation) once no agent's reward, before scaling, has
       reached this value for so many steps. A world flooded by an exploring policy needs minutes to drain and teaches
-      nothing meanwhile (default: never);
+      nothing meanwhile (default: None, never);
     * `seed_once`: use only the first seed that `reset` receives (default false). RLlib passes the same seed before
       every sample of complete episodes; without this option, every sample would contain the same worlds;
     * `global_state`: observations end with the twelve numbers of the global state, for centralised critics, as those of
@@ -62,13 +63,14 @@ class RLlibCongestionEnv(MultiAgentEnv):
 
     def __init__(self, config: dict[str, Any] | None = None) -> None:
         super().__init__()
-        arguments = dict(config or {})
-        self._scale = float(arguments.pop("reward_scale", 1.0))
-        self._stagger = bool(arguments.pop("stagger", False))
-        self._give_up_below = float(arguments.pop("give_up_below", -math.inf))
-        self._give_up_steps = int(arguments.pop("give_up_steps", 1))
-        self._seed_once = bool(arguments.pop("seed_once", False))
-        self._stateful = bool(arguments.pop("global_state", False))
+        arguments = _arguments({} if config is None else config)
+        self._scale = checked_real("reward_scale", arguments.pop("reward_scale", 1.0))
+        self._stagger = checked_flag("stagger", arguments.pop("stagger", False))
+        below = arguments.pop("give_up_below", None)
+        self._give_up_below = -math.inf if below is None else checked_real("give_up_below", below)
+        self._give_up_steps = checked_count("give_up_steps", arguments.pop("give_up_steps", 1), most=10**12)
+        self._seed_once = checked_flag("seed_once", arguments.pop("seed_once", False))
+        self._stateful = checked_flag("global_state", arguments.pop("global_state", False))
         self._runner = int(getattr(config, "worker_index", 0) or 0)  # in RLlib's EnvContext
         self._steps_left = -1
         self._hopeless = 0
@@ -202,6 +204,15 @@ def _and_more(seen: spaces.Space[Any], numbers: int) -> spaces.Box:
     return spaces.Box(np.concatenate([seen.low, -more]), np.concatenate([seen.high, more]), dtype=np.float32)
 
 
+def _arguments(config: Any) -> dict[str, Any]:
+    """A copy of RLlib's `env_config`; raises OrbitccError for anything but a dict with a scenario."""
+    if not isinstance(config, Mapping):
+        raise OrbitccError("env_config", config, "a dict of arguments by name")
+    if "scenario" not in config:
+        raise MissingError("scenario")
+    return dict(config)
+
+
 def flows(config: dict[str, Any]) -> FlowVectorEnv:
     """One sub-environment per flow, from RLlib's `env_config` and `num_envs`.
 
@@ -210,11 +221,12 @@ def flows(config: dict[str, Any]) -> FlowVectorEnv:
             global state, as those of :class:`StatefulFlowVectorEnv` (default false).
 
     Raises:
-        OrbitccError: RLlib asks for a single environment, or flows have clocks of their own outside
-            :func:`counting_decisions`.
+        OrbitccError: an argument that is missing or not allowed, RLlib asks for a single environment, or flows have
+            clocks of their own outside :func:`counting_decisions`.
     """
-    arguments = dict(config)
-    kind = StatefulFlowVectorEnv if arguments.pop("global_state", False) else FlowVectorEnv
+    arguments = _arguments(config)
+    stateful = checked_flag("global_state", arguments.pop("global_state", False))
+    kind = StatefulFlowVectorEnv if stateful else FlowVectorEnv
     if "num_envs" not in arguments:
         raise OrbitccError("gym_env_vectorize_mode", "one environment at a time", "'vector_entry_point'")
     made = kind(**arguments)

@@ -10,7 +10,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
 
 from orbitcc.common.errors import OrbitccError
-from orbitcc.envs.environments.core import checked_options
+from orbitcc.envs.environments.core import checked_options, checked_seed
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.presets import require_one_clock
 from orbitcc.envs.environments.vector import VectorCongestionEnv
@@ -46,6 +46,10 @@ class SB3VecEnv(VecEnv):
         self._reset_options()
         self.reset_infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         return observations
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """The seeds of the next reset: `seed`, `seed + 1` and so on; None draws the first."""
+        return super().seed(checked_seed(seed))
 
     def set_options(self, options: list[dict[str, Any]] | dict[str, Any] | None = None) -> None:
         """Options of the next reset, a dict for all or a list with one for each environment.

@@ -111,7 +111,7 @@ class CongestionEnv(WorldView, gym.Env[NDArray[np.float32], NDArray[np.float32]]
     * `backend`: `simulator`, or `emulator`: the flow runs on the TCP of this machine's kernel, in real time
       (docs/emulation.md). Every `info` then has `overruns`: the number of decisions so far that came late.
 
-    `reset(seed=..., options={"scenario": Scenario})` runs that scenario for one episode. With a fixed scenario
+    `reset(options={"scenario": Scenario})` runs that scenario for one episode. With it, or with a fixed scenario,
     `reset(seed=7)` has the same noise as `orbitcc run --seed 7`.
 
     ## Version History
@@ -161,9 +161,12 @@ class CongestionEnv(WorldView, gym.Env[NDArray[np.float32], NDArray[np.float32]]
         return self._core.statistics(0, 0)
 
     def restore(self, saved: tuple[Scenario, WorldState]) -> NDArray[np.float32]:
-        """Go back to a saved moment and return its observation; the episode continues identically."""
+        """Go back to a saved moment and return its observation; the episode continues identically.
+
+        At the end of an episode it is over again.
+        """
         self._core.restore(0, saved)
-        self._over = False
+        self._over = not self._core.batch.present()[0, 0]
         return self._obs()
 
     def _obs(self) -> NDArray[np.float32]:

@@ -9,6 +9,9 @@ from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario, ScenarioDistribution
 from orbitcc.envs.scenarios import Runs, for_training
 
+BACKGROUND = "cubic"
+"""The controller of external flows that are no agents."""
+
 
 class EpisodeSource:
     """Draws one scenario per episode and marks its agents.
@@ -29,16 +32,22 @@ class EpisodeSource:
         scenario: str | Scenario | ScenarioDistribution,
         *,
         max_agents: int | None = None,
-        background: str = "cubic",
+        background: str = BACKGROUND,
         transport: Any = None,
     ) -> None:
         self.scenario = for_training(scenario) if isinstance(scenario, str) else scenario
         if not isinstance(self.scenario, Scenario | ScenarioDistribution):
             raise OrbitccError("scenario", scenario, "a Scenario, a ScenarioDistribution, or the name or file of one")
         self._max_agents = max_agents
-        self._background, self._transport = ControllerSpec(name=background), transport
+        try:
+            self._background, self._transport = ControllerSpec(name=background), transport
+        except OrbitccError as error:
+            raise error.at("background") from None
+        self.names_controllers = False
+        """Does the scenario say which controllers its flows have, so that `background` is for none of them?"""
         if isinstance(self.scenario, Scenario | Runs):
             example = self.scenario.example if isinstance(self.scenario, Runs) else self.scenario
+            self.names_controllers = not agent_flows(example)
             most = len(agent_flows(self.mark_agents(example)))
         else:
             most = self.scenario.max_agents

@@ -127,10 +127,19 @@ class VectorCongestionEnv(WorldsView, VectorEnv[NDArray[np.float32], NDArray[np.
         return self._made.batch.statistics()[:, 0].copy()
 
     def restore(self, index: int, saved: tuple[Scenario, WorldState]) -> NDArray[np.float32]:
-        """Put a saved episode into environment `index`; all observations, f32[N, D]. It continues identically."""
-        self._made.restore(index, saved)
-        self._over[index] = False
-        return self._made.batch.obs[:, 0].copy()
+        """Put a saved episode into environment `index`; all observations, f32[N, D]. It continues identically.
+
+        After the end of an episode the next one begins: with the next step, or in same-step mode at once.
+        """
+        core = self._made
+        core.restore(index, saved)
+        over = ~core.batch.present()[:, 0]
+        if self.autoreset_mode is AutoresetMode.SAME_STEP and over.any():
+            core.renew(over)
+            core.look()
+            over[:] = False
+        self._over, self._any_over = over, bool(over.any())
+        return core.batch.obs[:, 0].copy()
 
     def _seeds(self, seed: Any) -> list[int | None]:
         if isinstance(seed, list | tuple | np.ndarray):
@@ -148,7 +157,7 @@ class VectorCongestionEnv(WorldsView, VectorEnv[NDArray[np.float32], NDArray[np.
 
 def step_infos(figures: NDArray[np.float64], present: NDArray[np.bool_]) -> dict[str, Any]:
     """Figures f64[4, n] of a step as infos of a vector environment; present: which entries are valid, bool[n]."""
-    infos: dict[str, Any] = dict.fromkeys(_STEP_MASKS, present)
+    infos: dict[str, Any] = {name: present.copy() for name in _STEP_MASKS}
     infos.update(zip(STEP_INFO, figures))  # noqa: B905 (four and four, in every step)
     return infos
 

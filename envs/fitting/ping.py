@@ -59,6 +59,8 @@ _EPOCH_FIRST = re.compile(r"\[(\d{9,11}\.\d{1,9})\]\s")
 """As `ping -D` writes it, before words of any language."""
 _DATE = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)")
 _CLOCK = re.compile(r"(?:(?<=\dT)|(?<![\w:]))(\d\d?):(\d\d):(\d\d(?:[.,]\d{1,9})?+)(?:\s?([AP])M\b)?(Z|[+-]\d\d:?\d\d)?(?!\w|:\d)")  # fmt: skip # noqa: E501
+_SHORT_CLOCK = re.compile(r"(?<![\w:.])\d{1,4}:[0-5]\d(?:[.,]\d{1,9})?(?![\w:])")
+"""Minutes and seconds."""
 FORMS = "ping (iputils, busybox, macOS, Windows) or fping with one target, as in docs/data.md"
 
 
@@ -237,7 +239,7 @@ class _Log:
                 at_s += _DAY_S * round((self.stamp_s - at_s) / _DAY_S)
         elif found := _EPOCH_FIRST.match(before):
             at_s = float(found[1])
-        elif certain and sum(map(str.isdigit, before)) >= 6:
+        elif certain and (sum(map(str.isdigit, before)) >= 6 or _SHORT_CLOCK.search(before)):
             stamps = "stamps of `ping -D`, `ts`, `date` or ISO 8601"
             raise self.wrong(f"{stamps}, or none; {quoted(number, line, 'has another')}")
         else:

@@ -117,7 +117,8 @@ def _grid(shell: Shell) -> Indices:
         for i, p, t in zip(range(shell.size), plane, across, strict=True)
         if shell.closed or p < planes - 1
     ]
-    pairs = np.unique(np.sort([link for link in links if link[0] != link[1]], axis=1), axis=0).reshape(-1, 2)
+    ends = np.reshape([link for link in links if link[0] != link[1]], (-1, 2)).astype(int)  # one satellite has no links
+    pairs = np.unique(np.sort(ends, axis=1), axis=0)
     positions = Constellation(shell).positions_km([0.0])[0]
     lowest = np.linalg.norm(positions[pairs].sum(axis=1), axis=1).min(initial=np.inf) / 2
     if lowest < EARTH_RADIUS_KM + CLEAR_KM:

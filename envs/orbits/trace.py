@@ -22,6 +22,8 @@ Times = float | Sequence[float] | Array
 
 JUMP_S = 1e-6
 """A jump of the delay is two points this far apart."""
+_LEAST_S = JUMP_S / 2
+"""Points that are closer may have the same time after a shift: where a trace is cut, one of them stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +74,14 @@ def _inner_hops(nodes: Sequence[str]) -> set[tuple[str, str]]:
 
 def slots_since(slots: Sequence[Slot], start_s: float) -> tuple[Slot, ...]:
     """The slots from this time on, which is the new 0. The first goes on from before: it is no change of the route."""
-    now = next(slot for slot in reversed(slots) if slot.start_s <= start_s)
+    latest_s = start_s + _LEAST_S
+    now = next(slot for slot in reversed(slots) if slot.start_s <= latest_s)
     first, left_ms = now, now.interruption_ms
     if now.start_s < start_s:
         left_ms = None if left_ms is None else max(0.0, left_ms - 1e3 * (start_s - now.start_s)) or None
         first = Slot(0.0, outage=now.outage, loss=now.loss, nodes=now.nodes)
     first = replace(first, start_s=0.0, interruption_ms=left_ms, interruption_mode=now.interruption_mode)
-    return (first, *(replace(s, start_s=s.start_s - start_s) for s in slots if s.start_s > start_s))
+    return (first, *(replace(s, start_s=s.start_s - start_s) for s in slots if s.start_s > latest_s))
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,10 +221,11 @@ class PathTrace:
         """The trace from this time on, which is the new 0."""
         if start_s == 0:
             return self
-        n, capacity = int(np.searchsorted(self.t_s, start_s, side="right")), self.capacity
-        forward, reverse = self.delays_ms(start_s)
+        latest_s, capacity = start_s + _LEAST_S, self.capacity
+        n = int(np.searchsorted(self.t_s, latest_s, side="right"))
+        forward, reverse = self.delays_ms(max(start_s, float(self.t_s[n - 1])))
         if capacity is not None:
-            m = int(np.searchsorted(capacity.t_s, start_s, side="right"))
+            m = int(np.searchsorted(capacity.t_s, latest_s, side="right"))
             rest = np.append(0.0, capacity.t_s[m:] - start_s)
             capacity = Capacity(rest, capacity.forward_mbps[m - 1 :], capacity.reverse_mbps[m - 1 :])
         return PathTrace(
@@ -237,25 +241,25 @@ class PathTrace:
         if end_s == self.duration_s:
             return self
         forward, reverse = self.delays_ms(end_s)
-        n = int(np.searchsorted(self.t_s, end_s))
-        capacity = self.capacity
+        earliest_s, capacity = end_s - _LEAST_S, self.capacity
+        n = int(np.searchsorted(self.t_s, earliest_s))
         if capacity is not None:
-            m = int(np.searchsorted(capacity.t_s, end_s))
+            m = int(np.searchsorted(capacity.t_s, earliest_s))
             capacity = Capacity(capacity.t_s[:m], capacity.forward_mbps[:m], capacity.reverse_mbps[:m])
         return PathTrace(
             self.name,
             np.append(self.t_s[:n], end_s),
             np.append(self.forward_ms[:n], forward),
             np.append(self.reverse_ms[:n], reverse),
-            tuple(s for s in self.slots if s.start_s < end_s),
+            tuple(s for s in self.slots if s.start_s < earliest_s),
             capacity,
         )
 
     def _then(self, later: PathTrace) -> PathTrace:
         end = self.duration_s
         first = self._until(end - JUMP_S)
-        head = later.slots[0].after(_last_route(self.slots)) if later.slots[0].nodes else later.slots[0]
-        capacity = self.capacity
+        head = later.slots[0].after(_last_route(first.slots)) if later.slots[0].nodes else later.slots[0]
+        capacity = first.capacity
         if capacity is not None and later.capacity is not None:
             capacity = Capacity(
                 np.append(capacity.t_s, later.capacity.t_s + end),
@@ -267,7 +271,7 @@ class PathTrace:
             np.append(first.t_s, later.t_s + end),
             np.append(first.forward_ms, later.forward_ms),
             np.append(first.reverse_ms, later.reverse_ms),
-            (*self.slots, *(replace(s, start_s=s.start_s + end) for s in (head, *later.slots[1:]))),
+            (*first.slots, *(replace(s, start_s=s.start_s + end) for s in (head, *later.slots[1:]))),
             capacity,
         )
 

@@ -18,7 +18,7 @@ from orbitcc.common.errors import OrbitccError, StateError, UnknownNameError
 from orbitcc.common.files import read_toml
 from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.description.model import as_orbitcc_error
-from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution, replaced
+from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution, check_undone, replaced
 from orbitcc.envs.orbits.pool import TracePool
 from orbitcc.envs.orbits.trace_set import PARTS
 from orbitcc.envs.scenarios.access import leo_access
@@ -144,11 +144,12 @@ uses one of these."""
 class Runs(ScenarioDistribution):
     """A named scenario in the runs that are for training (:data:`TRAINING_RUNS`); each is as likely as any other.
 
-    params: values of the scenario's other parameters.
+    params: values of the scenario's other parameters. fields: those of its fields, by dotted name.
     """
 
     kind: Literal["runs"] = "runs"
     params: Mapping[str, Any] = Field(default={})
+    fields: Mapping[str, Any] = Field(default={})
 
     @property
     def max_agents(self) -> int:
@@ -157,11 +158,14 @@ class Runs(ScenarioDistribution):
     @property
     def example(self) -> Scenario:
         """The first of the runs; all have equally many flows."""
-        return get(self.name, **self.params, run=TRAINING_RUNS[0])
+        return self._run(TRAINING_RUNS[0])
 
     def _draw(self, rng: np.random.Generator) -> Scenario:
         low, high = TRAINING_RUNS
-        return get(self.name, **self.params, run=int(rng.integers(low, high, endpoint=True)))
+        return self._run(int(rng.integers(low, high, endpoint=True)))
+
+    def _run(self, run: int) -> Scenario:
+        return _overridden(get(self.name, **self.params, run=run), self.fields, SCENARIOS[self.name].params)
 
 
 def for_training(name: str, settings: Mapping[str, Any] | None = None) -> Scenario | ScenarioDistribution:
@@ -169,12 +173,13 @@ def for_training(name: str, settings: Mapping[str, Any] | None = None) -> Scenar
     is not set is drawn anew for every episode (:class:`Runs`) where runs have different links."""
     if "run" in getattr(SCENARIOS.get(name), "params", ()) and "run" not in (settings or {}):
         settings = {k: parse_value(v, k) if isinstance(v, str) else v for k, v in (settings or {}).items()}
-        if settings.keys() - {"transport"} <= SCENARIOS[name].params.keys():
-            params = {key: value for key, value in settings.items() if key != "transport"}
-            data = {"description": SCENARIOS[name].description, "transport": settings.get("transport")}
-            runs = Runs.build({"name": name, "params": params, **data})
-            if runs.example.links != get(name, **params, run=1).links:  # else the run is the seed of the noise only
-                return runs
+        params = {key: value for key, value in settings.items() if key in SCENARIOS[name].params}
+        fields = {key: value for key, value in settings.items() if key not in {*params, "transport"}}
+        data = {"description": SCENARIOS[name].description, "transport": settings.get("transport")}
+        runs = Runs.build({"name": name, "params": params, "fields": fields, **data})
+        first = _overridden(get(name, **params, run=1), fields, SCENARIOS[name].params)
+        if runs.example.links != first.links:  # else it is the seed of the noise
+            return runs
     return load(name, settings)
 
 
@@ -306,6 +311,8 @@ def _part(base: str | None = None, without: tuple[str, ...] = (), weight: Any = 
 
 
 def _overridden(scenario: Scenario, fields: Mapping[str, Any], params: Mapping[str, Any]) -> Scenario:
+    if len(fields) > 1:
+        check_undone(scenario.model_dump(), [key for key in fields if key.partition(".")[0] in Scenario.model_fields])
     for key, value in fields.items():
         if key == "transport":
             scenario = scenario.over(value)
@@ -327,6 +334,7 @@ def _distribution_overridden(chosen: ScenarioDistribution, fields: Mapping[str, 
     if not fields:
         return chosen
     data = chosen.model_dump()
+    check_undone(data, list(fields))
     for key, value in fields.items():
         data = replaced(data, key, value)
     return type(chosen).build(data)

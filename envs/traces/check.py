@@ -14,6 +14,8 @@ from orbitcc.envs.orbits.trace_set import PARTS, MeasuredPath, TraceSet
 MOST_MBPS, MOST_BACK_MBPS = 500.0, 60.0
 """What a terminal of Starlink carries at most, down and up."""
 MOST_RTT_MS = 2_000.0
+LEAST_MBPS, LEAST_RTT_MS = 0.2, 1.0
+"""A file with less probably has other units: no path over satellites is so short."""
 FROZEN_S = 30.0
 """Values that change many times a second are not equal for so long."""
 MOST_OUTAGE = 0.5
@@ -57,12 +59,20 @@ def check(found: TraceSet, most_mbps: float = MOST_MBPS, most_back_mbps: float =
 
 def _path(path: MeasuredPath, most_mbps: float, most_back_mbps: float) -> Iterator[Finding]:
     for what, rate, most in (("rate", path.rate_mbps, most_mbps), ("return rate", path.back_mbps, most_back_mbps)):
-        if rate is not None and (high := float(np.percentile(rate, 99))) > most:
+        if rate is None:
+            continue
+        high = float(np.percentile(rate, 99))
+        if high > most:
             yield Finding(f"{what} above {most:g} Mbit/s", path.name, f"99 % below {high:.0f} Mbit/s")
-        if rate is not None and not rate.any():
+        if 0 < high < LEAST_MBPS:
+            few = f"{what} below {LEAST_MBPS:g} Mbit/s: other units?"
+            yield Finding(few, path.name, f"99 % below {high:.2g} Mbit/s")
+        if not rate.any():
             yield Finding(f"{what} of 0", path.name, "all of the time")
     if path.delay_ms is not None and (high := 2 * float(path.delay_ms.max())) > MOST_RTT_MS:
         yield Finding(f"RTT above {MOST_RTT_MS:g} ms", path.name, f"{high:.0f} ms")
+    if path.delay_ms is not None and (usual := 2 * float(np.median(path.delay_ms))) < LEAST_RTT_MS:
+        yield Finding(f"RTT below {LEAST_RTT_MS:g} ms: other units?", path.name, f"median {usual:.2g} ms")
     if path.delay_ms is not None and not path.delay_ms.all():
         yield Finding("delay of 0", path.name, f"{np.mean(path.delay_ms == 0):.1%} of the time")
     for what, values, step_s in (

@@ -1,18 +1,20 @@
 """Imports a folder as a trace set: item after item into a folder of parts, which are then merged.
 
-An import that was stopped continues with the parts that are there. The set depends on the files alone.
+An import that was stopped continues with the parts that are there, also after the set has its name: the file
+`finished` among the parts has its digest, so that the same import may replace it. The set depends on the files alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
 import os
 import re
-import shutil
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,15 @@ from numpy.typing import NDArray
 
 from orbitcc.common import provenance
 from orbitcc.common.errors import FileError, OrbitccError
-from orbitcc.common.files import MOST_RECORDING, atomic_write_bytes, load_arrays, open_regular, parse_json
+from orbitcc.common.files import (
+    MOST_RECORDING,
+    atomic_write_bytes,
+    atomic_write_text,
+    load_arrays,
+    open_regular,
+    parse_json,
+    read_bytes,
+)
 from orbitcc.common.names import plain
 from orbitcc.envs.orbits import trace_set
 from orbitcc.envs.traces.layouts import LAYOUTS, Item, read
@@ -32,6 +42,9 @@ if TYPE_CHECKING:
 PIECE_S, LEAST_S = 300.0, 15.0
 """Longer paths are cut into pieces of 300 s; a rest of less than a slot is left out."""
 _MOST_ARRAYS = 4 * trace_set.MOST_PATHS + 1
+_MERGED, _FINISHED = "merged", "finished"
+_OWN = re.compile(r"\.lock|merged|\.?([0-9a-f]{24}\.npz|finished)(\.\w+\.tmp)?")
+"""Files in a folder of parts; the lock is that of the command."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +62,7 @@ def plan(layout: str, folder: Path, out: Path) -> list[Job]:
     if not folder.is_dir():
         raise FileError("DIR", str(folder), "an existing folder")
     chosen = LAYOUTS[layout]
-    items = chosen.find(folder)
+    items = _items(chosen.find(folder), folder, out)
     if not items:
         raise FileError("DIR", str(folder), f"a folder with files as {layout} has them: {chosen.wanted}")
     if len(items) > trace_set.MOST_PATHS:
@@ -58,9 +71,55 @@ def plan(layout: str, folder: Path, out: Path) -> list[Job]:
     return [Job(layout, folder, item, parts / f"{_key(layout, folder, item)}.npz") for item in items]
 
 
+def _items(found: list[Item], folder: Path, out: Path) -> list[Item]:
+    """The items without the set itself and its parts, which may lie in the folder. Where two have the same name, it is
+    the name of their file."""
+    own = {Path(os.path.relpath(path.resolve(), folder.resolve())) for path in (out, parts_of(out))}
+    found = [item for item in found if own.isdisjoint((Path(item.files[0]), *Path(item.files[0]).parents))]
+    count, files = Counter(item.name for item in found), {item.files[0] for item in found}
+    return [replace(item, name=item.files[0]) if count[item.name] > 1 or item.name in files else item for item in found]
+
+
 def parts_of(out: Path) -> Path:
     """The folder of the parts of a set."""
     return out.with_name(f"{out.name}.parts")
+
+
+def picture_of(out: Path) -> Path:
+    """The picture of a set, beside it."""
+    return out.with_suffix(".png")
+
+
+def check_out(out: Path, overwrite: bool) -> None:
+    """Raises FileError where the import would replace the set or picture of another one (unless overwrite), or the
+    folder of its parts has other files."""
+    parts = parts_of(out)
+    if os.path.lexists(parts) and (
+        parts.is_symlink() or not parts.is_dir() or not all(map(_OWN.fullmatch, os.listdir(parts)))
+    ):
+        raise FileError("--out", str(out), f"another name, because {parts} is not a folder that an import has made")
+    if overwrite or _is_finished(out):
+        return
+    for path in (out, picture_of(out)):
+        if path.exists():
+            raise FileError("--out", str(path), "a file that does not exist yet, or --overwrite")
+
+
+def _is_finished(out: Path) -> bool:
+    """Whether the set was made from the parts beside it."""
+    try:
+        return read_bytes(parts_of(out) / _FINISHED) == trace_set.opened(out).digest.encode()
+    except OrbitccError:
+        return False
+
+
+def _clear(parts: Path) -> None:
+    """Remove the parts, at last what says that their set is finished, and their folder if it has nothing else."""
+    for path in sorted(parts.iterdir(), key=lambda path: path.name == _FINISHED):
+        if _OWN.fullmatch(path.name):
+            path.unlink()
+    with contextlib.suppress(OSError):  # it is not empty
+        parts.rmdir()
 
 
 def _key(layout: str, folder: Path, item: Item) -> str:
@@ -111,7 +170,7 @@ def _digest(path: Path) -> str:
 
 
 def merge(jobs: list[Job], out: Path, licence: str | None) -> tuple[trace_set.TraceSet, list[str]]:
-    """The set of all parts, and the files that could not be read. Its folder of parts is removed.
+    """The set of all parts, and the files that could not be read.
 
     Raises:
         OrbitccError: no file could be read, or the paths do not make three parts.
@@ -148,10 +207,10 @@ def merge(jobs: list[Job], out: Path, licence: str | None) -> tuple[trace_set.Tr
         "files": digests,
         "unreadable": unreadable,
     }
-    merged = parts_of(out) / "merged"
+    merged = parts_of(out) / _MERGED
     trace_set.write(merged, header, _paths(jobs, iter(parts)))
+    atomic_write_text(parts_of(out) / _FINISHED, trace_set.TraceSet(merged).digest)
     os.replace(merged, out)
-    shutil.rmtree(parts_of(out))
     return trace_set.opened(out), unreadable
 
 
@@ -188,10 +247,12 @@ def import_set(
     apply: Callable[..., Iterator[tuple[int, Any]]],
     progress: Callable[[int, int], None],
     licence: str | None = None,
+    finish: Callable[[trace_set.TraceSet], object] = lambda found: None,
 ) -> tuple[trace_set.TraceSet, list[str]]:
     """Import a folder; the set, and the files that could not be read.
 
     apply: a function of :mod:`orbitcc.parallel.work`. progress: gets the number of items done, and of all items.
+    finish: gets the set before its parts are removed; an import that is stopped in it is continued, too.
     """
     jobs = plan(layout, folder, out)
     missing = [job for job in jobs if not is_done(job)]
@@ -201,7 +262,10 @@ def import_set(
         done += 1
         progress(done, len(jobs))
     try:
-        return merge(jobs, out, licence)
+        found = merge(jobs, out, licence)
     except OrbitccError:
-        shutil.rmtree(parts_of(out))
+        _clear(parts_of(out))
         raise
+    finish(found[0])
+    _clear(parts_of(out))
+    return found

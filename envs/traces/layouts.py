@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from orbitcc.common.errors import FileContentError, FileError
+from orbitcc.common.errors import FileContentError, FileError, OrbitccError
 from orbitcc.common.files import MOST_TABLE, csv_head, read_bytes
 from orbitcc.common.numbers import checked_number
 from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS
@@ -144,13 +144,12 @@ def _find_wetlinks(folder: Path) -> list[Item]:
 
 def _read_wetlinks(folder: Path, item: Item) -> Iterator[MeasuredPath]:
     """Twenty consecutive tests of 15 s make a path: each is a slot with the RTT and losses of the ping next to it."""
-    wanted = ("timestamp_start", "timestamp_end", "download", "upload")
-    starts, ends, down, up = _columns(os.fspath(folder / item.files[0]), wanted, MAX_RATE_MBPS * 1e6)
+    most = dict.fromkeys(("timestamp_start", "timestamp_end", "download", "upload"), MAX_RATE_MBPS * 1e6)
+    starts, ends, down, up = _columns(os.fspath(folder / item.files[0]), most)
     pings = None
     if len(item.files) > 1:
-        pings = _columns(
-            os.fspath(folder / item.files[1]), ("timestamp_start", "ping_best", "packet_loss"), MAX_DELAY_MS
-        )
+        most = {"timestamp_start": math.inf, "ping_best": MAX_DELAY_MS, "packet_loss": 100.0}
+        pings = _columns(os.fspath(folder / item.files[1]), most)
     first = np.flatnonzero(np.append(True, starts[1:] - ends[:-1] >= GRACE_S))
     tests = [(a, b) for a, b in zip(first, np.append(first[1:], starts.size), strict=True) if b - a == TEST_S]
     tests = [(a, b) for a, b in tests if np.isfinite(down[a:b]).all()]
@@ -169,29 +168,35 @@ def _read_wetlinks(folder: Path, item: Item) -> Iterator[MeasuredPath]:
             f"{item.place}/{day:%Y-%m-%dT%H:%M:%S}", item.place, f"{day:%Y-%m-%d}", float(size * TEST_S),
             delays, float(TEST_S), down[rows] / 1e6, up[rows] / 1e6 if np.isfinite(up[rows]).all() else None, 1.0,
             tuple(
-                Slot(float(j * TEST_S), mid_change=j > 0, loss=1 - math.sqrt(1 - min(p, 1.0)))
+                Slot(float(j * TEST_S), mid_change=j > 0, loss=1 - math.sqrt(1 - p))
                 for j, p in enumerate(losses.tolist())
             ),
         )  # fmt: skip
 
 
-def _columns(file: str, names: tuple[str, ...], most: float) -> list[Any]:
-    """Columns of a CSV file as numbers, in order of the first; NaN for an empty cell. Times are in s."""
+def _columns(file: str, most: Mapping[str, float]) -> list[Any]:
+    """Columns of a CSV file as numbers, in order of the first; NaN for an empty cell. Times are in s.
+
+    most: of each column that is read, its highest number, if it is not a time.
+    """
     text = io.TextIOWrapper(io.BytesIO(read_bytes(file, MOST_TABLE)), encoding="utf-8-sig", newline="")
     rows: list[list[float]] = []
     try:
         reader = csv.reader(text)
         head = csv_head(next(iter(text), ""), f"{file}, line 1")
-        for name in names:
+        for name in most:
             if name not in head:
-                raise FileContentError("file", file, f"CSV with the columns {', '.join(names)}; {name} is missing")
-        at = [head.index(name) for name in names]
+                raise FileContentError("file", file, f"CSV with the columns {', '.join(most)}; {name} is missing")
+        at = [(head.index(name), name, high) for name, high in most.items()]
         for cells in reader:
-            rows.append([_cell(cells[k], name, most) for k, name in zip(at, names, strict=True)])
+            rows.append([_cell(cells[k], name, high) for k, name, high in at])
     except (ValueError, IndexError, csv.Error) as error:
         if isinstance(error, FileError):
             raise
-        raise FileError(f"{file}, line {len(rows) + 2}", str(error)[:100], f"{', '.join(names)} in each line") from None
+        where = f"{file}, line {len(rows) + 2}"
+        if isinstance(error, OrbitccError):
+            raise error.at(f"{where}, {error.field}") from None
+        raise FileError(where, str(error)[:100], f"{', '.join(most)} in each line") from None
     if not rows:
         raise FileContentError("file", file, "CSV with at least one row")
     found = np.array(rows)
@@ -202,7 +207,10 @@ def _cell(text: str, name: str, most: float) -> float:
     if name.startswith("timestamp"):
         when = datetime.fromisoformat(text)
         return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-    return checked_number(float(text), 0, most) if text and text != "nan" else math.nan
+    try:
+        return checked_number(float(text), 0, most) if text and text != "nan" else math.nan
+    except OrbitccError as error:
+        raise error.at(name) from None
 
 
 # -- all --------------------------------------------------------------------------------------------------------------

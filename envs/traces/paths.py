@@ -43,9 +43,16 @@ def of_replayer(name: str, delay_file: str, rate_file: str) -> MeasuredPath:
     delays = formats.whole_numbers(delay_file, MAX_DELAY_MS, increasing=False)
     step_s = formats.DELAY_STEP_MS / 1e3
     end_s = delays.size * formats.DELAY_STEP_MS / 1e3
-    rate, seen = of_opportunities(Opportunities(rate_file, formats.opportunities(rate_file)), end_s)
+    chances = Opportunities(rate_file, formats.opportunities(rate_file))
+    rate, seen = of_opportunities(chances, end_s)
     edges = reconfigurations(np.arange(delays.size) * step_s, delays, end_s, seen)
-    return MeasuredPath(name, "", "", end_s, delays, step_s, rate, slots=slots_of(edges, seen, None, end_s))
+    rated_s = (float(chances.at_ms[-1]) + 1) / 1e3
+    doubts = (f"rates and delays of different lengths: {rated_s:g} s and {end_s:g} s",)
+    return MeasuredPath(
+        name, "", "", end_s, delays, step_s, rate,
+        slots=slots_of(edges, seen, None, end_s),
+        doubts=doubts if abs(rated_s - end_s) > BIN_MS / 1e3 + 1e-9 else (),
+    )  # fmt: skip
 
 
 def of_mahimahi(name: str, down: Opportunities, up: Opportunities) -> MeasuredPath:

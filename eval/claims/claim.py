@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from orbitcc.eval.quantities.evidence import RESAMPLES, TAIL, Array, Evidence, Missing
+from orbitcc.eval.quantities.evidence import RESAMPLES, TAIL, Array, Evidence, Missing, NoNumberError
 from orbitcc.eval.quantities.limits import ClaimCriterion, split
 from orbitcc.eval.quantities.words import in_words
 from orbitcc.eval.results import Results
@@ -58,7 +58,14 @@ class Claim(ClaimCriterion):
     @model_validator(mode="after")
     def _names_values_before_use(self) -> Claim:
         known: set[str] = set()
-        printed = [split(name)[0] for _, name, _, _ in string.Formatter().parse(self.measured) if name]
+        printed = []
+        for _, name, spec, _ in string.Formatter().parse(self.measured):
+            if name:
+                try:
+                    format(1.0, spec or "")
+                except ValueError:
+                    raise ValueError(f"measured: {name}:{spec} is no format of a number") from None
+                printed.append(split(name)[0])
         uses = [(name, value.uses) for name, value in self.values.items()]
         for name, used in [*uses, *(("", c.uses) for c in self.conditions), ("", printed)]:
             if unknown := sorted(set(used) - known):
@@ -95,8 +102,11 @@ class Claim(ClaimCriterion):
             shares = {key: own[1:].mean() if len(own) > 1 else own.mean() for key, own in met.items()}
             held = ", ".join(f"{key} {verdict_of(share)}" for key, share in shares.items())
             return held, np.logical_and.reduce(np.broadcast_arrays(*met.values()))
-        values, holds = self.check(evidence)
-        return self.measured.format(**values), holds
+        try:
+            values, holds = self.check(evidence)
+            return self.measured.format(**values), holds
+        except KeyError as error:
+            raise Missing(f"needs the level {error}") from None
 
     def decidable(self, all_results: Mapping[str, Results]) -> bool:
         """Whether these runs can decide the claim; their metrics do not matter."""
@@ -104,6 +114,8 @@ class Claim(ClaimCriterion):
         try:
             with np.errstate(all="ignore"):
                 self.measure(evidence)
+        except NoNumberError:
+            pass  # these runs have no spread, others will
         except Missing:
             return False
         return not self.closed and evidence.least_runs >= LEAST_RUNS
@@ -120,6 +132,7 @@ class Claim(ClaimCriterion):
         if evidence.least_runs < LEAST_RUNS:
             return ClaimResult(measured, "undecidable", f"needs {LEAST_RUNS} runs (a larger profile)")
         share = float(met[1:].mean())
+        measured += f" ({', '.join(evidence.gaps)})" if evidence.gaps else ""
         return ClaimResult(measured, verdict_of(share), share=share, calibrated=self.calibrated)
 
 

@@ -40,6 +40,10 @@ class Missing(Exception):
     """What a claim asks for is not there: runs, or something to run; the text says what."""
 
 
+class NoNumberError(Missing):
+    """A figure of a claim is NaN."""
+
+
 @dataclass(frozen=True)
 class Labelled:
     """Numbers by labels; `value["bbr3"]` selects a level, formats list every number with its labels.
@@ -112,12 +116,13 @@ class Evidence:
 
     resamples: bootstrap resamples of the runs. Run k of a suite is one repetition of it, for every contender and at
     every point, so a resample draws whole repetitions.
-    least_runs: of everything that was asked for so far, the smallest number of runs.
+    least_runs: of everything that was asked for so far, the smallest number of runs. gaps: who lacked a value in runs.
     """
 
     def __init__(self, all_results: Mapping[str, Results], resamples: int = 0) -> None:
         self.all_results, self.resamples = all_results, resamples
         self.least_runs = np.inf
+        self.gaps: dict[str, None] = {}
 
     def results(self, suite: str) -> Results:
         if suite not in self.all_results or not self.all_results[suite].rows:
@@ -142,11 +147,15 @@ class Evidence:
         """
         rows = self.results(suite).runs_of(self.contender(suite, who), **factors)
         rows.sort(key=lambda row: row["seed"])
-        values = np.array([[value_of(row, metric) for row in rows] for metric in metrics])
-        values = values[:, ~np.isnan(values).any(axis=0)]
+        every = np.array([[value_of(row, metric) for row in rows] for metric in metrics])
+        values = every[:, ~np.isnan(every).any(axis=0)]
+        if values.size < every.size:
+            self.gaps[f"{who} in {values.shape[1]} of {every.shape[1]} runs"] = None
         if not values.size:
-            where = ", ".join(f"{k} = {v}" for k, v in factors.items())
-            raise Missing(f"needs runs of {suite}{' at ' + where if where else ''} (a larger profile)")
+            where = " at " * bool(factors) + ", ".join(f"{k} = {v}" for k, v in factors.items())
+            if rows:
+                raise Missing(f"no run of {suite}{where} has a value of {metrics[0]}")
+            raise Missing(f"needs runs of {suite}{where} (a larger profile)")
         self.least_runs = min(self.least_runs, values.shape[1])
         return values[:, draws(values.shape[1], self.resamples)]
 

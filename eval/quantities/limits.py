@@ -11,12 +11,29 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from orbitcc.eval import suites
-from orbitcc.eval.quantities.evidence import REDUCTIONS, STATISTICS, Array, Evidence, Labelled, Missing, shown
+from orbitcc.eval.quantities.evidence import (
+    REDUCTIONS,
+    STATISTICS,
+    Array,
+    Evidence,
+    Labelled,
+    Missing,
+    NoNumberError,
+    shown,
+)
 
-Limit = float | Annotated[str, Field(pattern=r"^(\d+(\.\d+)? \* )?[^*]+$")] | dict[str, float]
+
+def _number(limit: float) -> float:
+    if limit != limit:
+        raise ValueError("NaN is no limit")
+    return limit
+
+
+Number = Annotated[float, AfterValidator(_number)]
+Limit = Number | Annotated[str, Field(pattern=r"^(\d+(\.\d+)? \* )?[^*]+$")] | dict[str, Number]
 Either = Limit | list[Limit]
 Values = Mapping[str, Labelled]
 
@@ -75,7 +92,9 @@ class Limits(Data):
             parts.append(quantity.combine(looked_up(self.near, values), self._is_near))
         for level, end in ((self.highest, np.argmax), (self.lowest, np.argmin)):
             if level:
-                factor = next(f for labels in quantity.numbers for f, own in labels if shown(own) == level)
+                factor = next((f for labels in quantity.numbers for f, own in labels if shown(own) == level), None)
+                if factor is None:
+                    raise Missing(f"needs the level {level}")
                 found = {}
                 for rest, numbers in quantity.groups([factor]).items():
                     place = [shown(labels[0][1]) for labels in numbers].index(level)
@@ -127,8 +146,12 @@ class Comparison(Limits):
         return found
 
     def is_met(self, values: Values) -> Array:
-        """For the runs, and for each resample."""
-        return np.logical_and.reduce(list(self.compare(self.quantity(values), values).numbers.values()))
+        """For the runs, and for each resample. Raises NoNumberError where one side is NaN."""
+        quantity = self.quantity(values)
+        limits = [looked_up(x, values) for x in itertools.chain(*self.limits.values(), [self.near]) if x is not None]
+        if any(np.isnan(number[0]) for side in (quantity, *limits) for number in side.numbers.values()):
+            raise NoNumberError(f"{self.of} is no number in these runs")
+        return np.logical_and.reduce(list(self.compare(quantity, values).numbers.values()))
 
 
 class Value(Comparison):

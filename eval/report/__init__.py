@@ -105,9 +105,11 @@ def leaders(results: Results, metric: Metric, **factors: Any) -> list[str]:
     """Who has the best median, then everyone whom the runs do not tell apart from it. Empty with too few runs.
 
     Paired by run, nobody is better than the first, and the interval of the others' difference to it holds zero. At
-    other things than goodput nobody leads who leaves the link idle. factors: only at points with these.
+    other things than goodput nobody leads who leaves the link idle. Nobody leads without a value in each run.
+    factors: only at points with these.
     """
     out = set() if results.suite.trade is None or metric.key == results.suite.trade[0] else idle(results, **factors)
+    out |= set(results.gaps(metric.key, **factors))
     runs = {c.label: results.by_case(c, metric.key, **factors) for c in results.contenders if c.label not in out}
     sign = -1 if metric.better == "higher" else 1
     medians = {label: median_estimate(own.values()) for label, own in runs.items()}
@@ -159,6 +161,16 @@ def _lead(results: Results) -> str:
     if len(estimates) > 1 and not decided:
         sentences.append(f"Fewer than {MIN_PAIRS} runs per contender do not tell contenders apart.")
     return " ".join(sentences)
+
+
+def lacking(results: Results) -> list[str]:
+    """A sentence for each contender that has a metric in some of its runs only."""
+    found = {metric.title: results.gaps(metric.key) for metric in results.suite.metrics}
+    return [
+        f"{title}: {label} has a value in {there} of {_runs(of)}"
+        for title, gaps in found.items()
+        for label, (there, of) in gaps.items()
+    ]
 
 
 def mark(label: str, metric: Metric, shares: Mapping[str, float]) -> str:
@@ -248,6 +260,9 @@ def _table_note(results: Results) -> str:
             " Who uses less than 80 % of the link has a mark: where capacity is left over, equal shares and short "
             "queues are no merit."
         )
+    if gaps := lacking(results):
+        said = "; ".join(html.escape(gap) for gap in gaps)
+        note += f" {said}. Their medians are over the runs with a value, and they are not called best."
     return note
 
 

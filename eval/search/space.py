@@ -99,7 +99,7 @@ def space_of(name: str) -> Space:
     if not paths:
         raise OrbitccError("--scenario", name, "a distribution that declares ranges (`orbitcc list scenarios`)")
     rate, buffer = (_union([getattr(p, key) for p in paths]) for key in ("rate_mbps", "buffer_bdp"))
-    rtt = _union([p.base_rtt_ms for p in paths if p.paths is None] or [paths[0].base_rtt_ms])
+    rtt = _union([_rtt(p) for p in paths if p.paths is None] or [paths[0].base_rtt_ms])
     lossy = [p.loss.p for p in paths if p.loss is not None]
     slots = [p.slots for p in paths if p.slots is not None]
     loss = Span(low=0.0, high=max((s.high for s in lossy), default=0.0))
@@ -137,6 +137,14 @@ def _steps(values: Sequence[float]) -> Any:
 
 def _union(spans: Sequence[Span]) -> Span:
     return Span(low=min(s.low for s in spans), high=max(s.high for s in spans), log=any(s.log for s in spans))
+
+
+def _rtt(part: PathDistribution) -> Span:
+    """The RTT without queues: also what an access network always adds to it."""
+    spans = [part.base_rtt_ms]
+    if part.access is not None:
+        spans += [part.access.processing_rtt_ms, part.access.terrestrial_rtt_ms]
+    return Span(low=sum(s.low for s in spans), high=sum(s.high for s in spans), log=part.base_rtt_ms.log)
 
 
 def _middle(span: Span, usual: float) -> float:

@@ -103,6 +103,13 @@ def register(suite: type[Suite]) -> type[Suite]:
     needed = ("name", "title", "description", "source", "metrics", "profiles", "max_runs", "scenario")
     if missing := [field for field in needed if not hasattr(suite, field)]:
         raise OrbitccError("suite", suite.__name__, f"a Suite with {', '.join(needed)} ({missing[0]} is missing)")
+    if not suite.metrics or not all(isinstance(metric, Metric) for metric in suite.metrics):
+        raise OrbitccError("suite", suite.__name__, "a Suite whose `metrics` are one Metric or more")
+    keys = [metric.key for metric in suite.metrics]
+    if suite.trade is not None and not (len(suite.trade) == 2 and set(suite.trade) <= set(keys)):
+        raise OrbitccError("suite", suite.__name__, f"a Suite whose `trade` are two of its metrics ({', '.join(keys)})")
+    if not all(isinstance(runs, int) and runs > 0 for runs in (*suite.profiles.values(), suite.max_runs)):
+        raise OrbitccError("suite", suite.__name__, "a Suite whose `profiles` and `max_runs` are whole numbers of runs")
     if SUITES.setdefault(suite.name, suite) is not suite:
         raise OrbitccError("suite", suite.__name__, f"a Suite whose name no other has ({suite.name} is taken)")
     return suite

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import resources
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
 
 from orbitcc.common.errors import OrbitccError, UnknownNameError
 from orbitcc.common.numbers import checked_number
@@ -20,6 +24,9 @@ from orbitcc.eval.contenders import Contender, policies_of
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
+
+MOST_NUMBER = 1e100
+"""Of a metric: its square, and sums of a hundred million such squares, are finite."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,21 @@ class Metric:
     definition: str
     percent: bool = False
     decimals: int = 3
+
+    def __post_init__(self) -> None:
+        for name in ("key", "title", "unit", "definition"):
+            if not isinstance(given := getattr(self, name), str):
+                raise OrbitccError(f"metric.{name}", given, "text")
+        where = f"metric {self.key}"
+        if self.better not in ("higher", "lower"):
+            raise OrbitccError(f"{where}.better", self.better, "higher or lower")
+        if not isinstance(self.percent, bool):
+            raise OrbitccError(f"{where}.percent", self.percent, "true or false")
+        for name, (low, high) in {"ideal": (-MOST_NUMBER, MOST_NUMBER), "decimals": (0, 12)}.items():
+            try:
+                checked_number(getattr(self, name), low, high, whole=name == "decimals")
+            except OrbitccError as error:
+                raise error.at(f"{where}.{name}") from None
 
     def format(self, value: float) -> str:
         """The value as text with its unit; an en dash for NaN."""
@@ -150,6 +172,11 @@ class Suite(ABC):
     def points(self, profile: str) -> Sequence[Point]:
         """The points of the grid, with the factors that the settings fix."""
         pinned = [{name: self.settings.get(name, value) for name, value in p.items()} for p in self.grid(profile)]
+        if not pinned:
+            raise OrbitccError(f"{self.name}.grid", profile, "a profile with one point or more")
+        for name, value in (item for point in pinned for item in point.items()):
+            if value != value:
+                raise OrbitccError(f"{self.name}.grid.{name}", value, "a number or text")
         return [point for k, point in enumerate(pinned) if point not in pinned[:k]]
 
     @abstractmethod
@@ -159,11 +186,28 @@ class Suite(ABC):
     def cases(self, profile: str, runs: int) -> list[Case]:
         """The first `runs` cases at each point of the profile."""
         numbers = range(self.first_run, self.first_run + runs)
-        return [self._case(point, number) for number in numbers for point in self.points(profile)]
+        made = [self._case(point, number) for number in numbers for point in self.points(profile)]
+        for case in made:
+            if self.by not in (None, *case.point):
+                raise OrbitccError(f"{self.name}.by", self.by, f"a factor of its grid ({', '.join(case.point)})")
+        return made
 
     def _case(self, point: Point, number: int) -> Case:
         """:meth:`case`, with the transport of the settings."""
-        return replace(self.case(point, number), transport=self.settings.get("transport"))
+        made = self._called("case", f"run {number}", self.case, point, number)
+        if not isinstance(made, Case):
+            raise OrbitccError(f"{self.name}.case", repr(made), "a Case")
+        return replace(made, transport=self.settings.get("transport"))
+
+    def _called(self, method: str, where: str, function: Callable[..., Any], *given: Any) -> Any:
+        """What the function returns; OrbitccError for whatever else code of others raises in it."""
+        try:
+            return function(*given)
+        except OrbitccError:
+            raise
+        except (Exception, SystemExit) as error:
+            text = f"{type(error).__name__}: {error}"
+            raise OrbitccError(f"{self.name}.{method}", text, f"a method that works for {where}") from error
 
     def parts(self) -> set[str]:
         """The parts of trace sets that its cases come from (`TracePool.part`): a policy must not have learned there."""
@@ -177,6 +221,27 @@ class Suite(ABC):
     @abstractmethod
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         """The metrics of one finished run, by key, and further columns of the table."""
+
+    def measured(self, case: Case, recording: Recording) -> dict[str, float]:
+        """:meth:`measure`, whose values are numbers of at most `MOST_NUMBER`, or NaN where there is none.
+
+        Raises:
+            OrbitccError: it raised an error, or returned something else.
+        """
+        where = f"{self.name}.measure"
+        values = self._called("measure", f"run {case.seed}", self.measure, case, recording)
+        if not isinstance(values, Mapping):
+            raise OrbitccError(where, repr(values), "a table of numbers")
+        return {key: self._number(f"{where}.{key}", value) for key, value in values.items()}
+
+    @staticmethod
+    def _number(where: str, value: Any) -> float:
+        if isinstance(value, Real | np.number) and value != value:
+            return math.nan
+        try:
+            return float(checked_number(value, -MOST_NUMBER, MOST_NUMBER, otherwise="NaN, or "))
+        except OrbitccError as error:
+            raise error.at(where) from None
 
     def enter(self, case: Case, contender: Contender) -> Scenario:
         """The scenario of the case with the contender; by default it drives every flow."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,10 +17,10 @@ from orbitcc.commands.options import (
     Resume,
     Trust,
     Workers,
-    again,
     complete_controller,
     complete_policy,
     print_json,
+    resumable,
 )
 
 if TYPE_CHECKING:
@@ -67,22 +66,19 @@ def assess(
     for key in only or ():
         if key not in keys:
             raise UnknownNameError("--only", key, keys)
-    line_up = contenders_of([controller] if controller else [], [policy] if policy else [])
+    try:
+        line_up = contenders_of([controller] if controller else [], [policy] if policy else [])
+    except OrbitccError as error:
+        raise error.at(error.field.replace("--controller", "CONTROLLER")) from None
     folder = out or Path("results") / f"assessment__{time.strftime('%Y%m%d-%H%M%S')}"
     command = provenance.command_line()
-    try:
+    with resumable(command, out, folder, resume):
         assessment = run(
             line_up, out_dir=folder, profile=profile, only=only, workers=workers, ray=ray, resume=resume,
             command=command,
         )  # fmt: skip
-    except KeyboardInterrupt:
-        print(
-            f"interrupted; finished runs are kept. Continue with: {again(command, out, folder, resume)}",
-            file=sys.stderr,
-        )
-        raise typer.Exit(130) from None
-    save(assessment)
-    report = write_assessment(assessment, write_worlds(assessment), workers)
+        save(assessment)
+        report = write_assessment(assessment, write_worlds(assessment), workers)
     if as_json:
         print_json(as_dict(assessment))
         return

@@ -51,7 +51,7 @@ def demo(
             f"{missing[0]} is not installed, so the demo trains nothing and evaluates the policy {SHIPPED}. "
             f"To train, install {installing('train')}"
         )
-    parts = 2 * trains + len(SUITES)
+    parts, again = 2 * trains + len(SUITES), f"orbitcc demo{' --shipped' * shipped} --out {folder}"
     began = time.monotonic()
     if trains:
         _say(f"1/{parts} training a policy with RLlib on simulated LEO paths (recipe {RECIPE}; about a minute)")
@@ -61,7 +61,7 @@ def demo(
 
         draw([folder / NAME], folder / "curves.png")
     made = {
-        suite: _evaluated(f"{2 * trains + number}/{parts}", suite, folder / suite, policies, as_json)
+        suite: _evaluated(f"{2 * trains + number}/{parts}", suite, folder / suite, policies, as_json, again)
         for number, suite in enumerate(SUITES, start=1)
     }
     if as_json:
@@ -97,7 +97,7 @@ def _trained(folder: Path) -> Path:
     return path
 
 
-def _evaluated(part: str, name: str, folder: Path, policies: list[str], as_json: bool) -> Results:
+def _evaluated(part: str, name: str, folder: Path, policies: list[str], as_json: bool, again: str) -> Results:
     """The results of a suite; their table is printed and the report written."""
     from orbitcc.common import provenance
     from orbitcc.eval import contenders, suites
@@ -109,7 +109,7 @@ def _evaluated(part: str, name: str, folder: Path, policies: list[str], as_json:
     try:
         results = run_suite(suites.get(name), line_up, out_dir=folder, profile="quick", resume=True, command=command)
     except KeyboardInterrupt:
-        _say(f"interrupted; finished runs are kept. Continue with: orbitcc demo --out {folder.parent}")
+        _say(f"interrupted; finished runs are kept. Continue with: {again}")
         raise typer.Exit(130) from None
     if as_json:
         from orbitcc.eval.report import write_report

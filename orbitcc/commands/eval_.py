@@ -22,11 +22,11 @@ from orbitcc.commands.options import (
     Servers,
     Trust,
     Workers,
-    again,
     chosen_backend,
     complete_suite,
     each_once,
     print_json,
+    resumable,
 )
 from orbitcc.common.names import plain
 
@@ -100,7 +100,8 @@ def evaluate(
     given = controller or ([] if policy or programs else DEFAULT_CONTROLLERS)
     line_up = contenders.line_up(given, policy or [], programs, beside_simulator=beside_simulator)
     folder = out or new_folder(suite)
-    try:
+    command = provenance.command_line()
+    with resumable(command, out, folder, resume):
         results = run_suite(
             chosen,
             line_up,
@@ -110,14 +111,10 @@ def evaluate(
             workers=workers,
             ray=ray,
             resume=resume,
-            command=provenance.command_line(),
+            command=command,
             backend=backend,
         )
-    except KeyboardInterrupt:
-        command = again(provenance.command_line(), out, folder, resume)
-        print(f"interrupted; finished runs are kept. Continue with: {command}", file=sys.stderr)
-        raise typer.Exit(130) from None
-    finish(results, line_up, as_json=as_json)
+        finish(results, line_up, as_json=as_json)
 
 
 def new_folder(suite: str) -> Path:
@@ -178,7 +175,7 @@ def print_table(results: Results) -> None:
     from orbitcc.common.names import terminal
     from orbitcc.eval.figures.style import DARK, lines_of
     from orbitcc.eval.front import SHARES, unused
-    from orbitcc.eval.report import OVER_ALL, pairs
+    from orbitcc.eval.report import OVER_ALL, lacking, pairs
     from orbitcc.eval.statistics import MIN_PAIRS
 
     console, lines, levels = Console(), lines_of(results), results.levels()
@@ -216,6 +213,7 @@ def print_table(results: Results) -> None:
     notes += [f"first rows: {OVER_ALL}"] if len(groups) > 1 else []
     notes += ["* uses less than 80 % of the link"] if any(marks for *_, marks in groups) else []
     notes += [f"figures are of {results.suite.window}"] if results.suite.window else []
+    notes += [terminal(gap) for gap in lacking(results)]
     for number, part in enumerate(parts, start=1):
         table = Table(
             title=f"{results.suite.title}, {pairs(results)}" if number == 1 else None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -45,13 +44,17 @@ def link(
 
     The far end of the path is a network namespace with the address $MAHIMAHI_BASE. Nothing else can be reached.
     """
-    from orbitcc.commands.run import prepare, settings
+    from orbitcc.commands.run import prepare, seeded, settings
     from orbitcc.common.errors import MissingError, OrbitccError, StateError
     from orbitcc.emulator import needs
+    from orbitcc.emulator.programs import shell_words
     from orbitcc.emulator.two_hosts import TwoHosts
     from orbitcc.envs.fitting.replay import of_mahimahi
 
     words = list(words or [])
+    for text in changes or []:
+        if text.partition("=")[0].strip() == "duration_s":
+            raise OrbitccError("--set", text, "other fields: the path lasts as long as the command")
     if uplink is None and downlink is None:
         if not words:
             raise MissingError("SCENARIO")
@@ -64,11 +67,11 @@ def link(
         chosen = of_mahimahi(downlink, uplink, delay_ms)
         for key, value in settings(changes or []).items():
             chosen = chosen.override(key, value)
+        chosen = seeded(chosen, seed)
     command = words or [os.environ.get("SHELL", "/bin/sh")]
-    far = shlex.split(server) if server is not None else []
-    for field, first in (("COMMAND", command[0]), *(("--server", word) for word in far[:1])):
-        if shutil.which(first) is None:
-            raise OrbitccError(field, first, "a command that this machine has")
+    if shutil.which(command[0]) is None:
+        raise OrbitccError("COMMAND", command[0], "a command that this machine has")
+    far = [] if server is None else shell_words(server, "--server")
     if not needs.is_real_root():
         raise StateError("link", "it needs root of the machine, to make network namespaces")
     for number in (signal.SIGTERM, signal.SIGHUP):

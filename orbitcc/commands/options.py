@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -260,6 +262,12 @@ def print_json(data: Any, indent: int | None = 2) -> None:
     print(json.dumps(finite(data), indent=indent, allow_nan=False))
 
 
-def again(command: str, out: Path | None, folder: Path, resume: bool) -> str:
-    """The command that continues an interrupted run."""
-    return command + ("" if out else f" --out {folder}") + ("" if resume else " --resume")
+@contextmanager
+def resumable(command: str, out: Path | None, folder: Path, resume: bool, kept: str = "runs") -> Iterator[None]:
+    """Say after Ctrl-C which command continues, and exit with 130. kept: what of the work is on the disk."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        command += ("" if out else f" --out {folder}") + ("" if resume else " --resume")
+        print(f"interrupted; finished {kept} are kept. Continue with: {command}", file=sys.stderr)
+        raise typer.Exit(130) from None

@@ -140,7 +140,7 @@ def _computed(fields: dict[str, Any], seed: int, duration_s: float) -> Route:
     if shell is not None and tle is not None:
         raise OrbitccError("--tle", tle, "either --tle or --shell, not both")
     try:
-        chosen = Elements(tle=tle) if tle is not None else parse_value(shell or "starlink1")
+        chosen = Elements(tle=tle) if tle is not None else parse_value("starlink1" if shell is None else shell)
         return find_route(PathSpec(**fields, shell=chosen), duration_s, seed)
     except OrbitccError as error:
         first, *rest = error.field.split(".")

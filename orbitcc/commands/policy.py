@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=WholeSentences,
-    help="Show a policy's model card, verify its files, copy it with other settings, or join two policies.",
+    help="Show a policy's model card, verify its files, or copy it with other settings.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -105,22 +105,29 @@ def add_filter(
     policy: Name,
     out: Annotated[Path, typer.Option(help="Folder of the new checkpoint.")],
     max_bdp: Annotated[
-        float, typer.Option(help="Limit the window to this many measured bandwidth-delay products. 0: no limit.")
-    ] = 4.0,
+        float | None,
+        typer.Option(help="Limit the window to so many measured bandwidth-delay products. 0: no limit. Default: 4."),
+    ] = None,
     patience: Annotated[
-        float,
+        float | None,
         typer.Option(
-            help="Hand over to Cubic after this many seconds (and four RTTs) outside the training range. 0: never."
+            help="Hand over to Cubic after so many seconds (and four RTTs) outside the training range. 0: never. "
+            "Default: 1."
         ),
-    ] = 1.0,
+    ] = None,
     off: Annotated[bool, typer.Option("--off", help="Remove the safety filter instead.")] = False,
 ) -> None:
     """Write a copy of a checkpoint with a safety filter: a window limit, and Cubic outside the training range."""
     from orbitcc.agents import checkpoint as checkpoints
     from orbitcc.agents.safety_filter import filtered, limits
+    from orbitcc.common.errors import OrbitccError
 
+    for option, value in (("--max-bdp", max_bdp), ("--patience", patience)):
+        if off and value is not None:
+            raise OrbitccError(option, value, "none beside --off")
     card = checkpoints.load(policy).card
-    chosen = None if off else limits(card.training_range, max_bdp, patience)
+    limit, seconds = 4.0 if max_bdp is None else max_bdp, 1.0 if patience is None else patience
+    chosen = None if off else limits(card.training_range, limit, seconds)
     print(filtered(policy, out, chosen))
     if chosen is not None:
         print(_said(chosen))

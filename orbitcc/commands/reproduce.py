@@ -19,9 +19,9 @@ from orbitcc.commands.options import (
     Resume,
     Trust,
     Workers,
-    again,
     each_once,
     print_json,
+    resumable,
 )
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ def reproduce(
         papers.together(others)  # refused before anything is run
     papers.check_folder(chosen, folder)
     given = {k: parse_value(v, k) for k, v in settings(changes or []).items()}
+    papers.check_apart(chosen, profile, given, others)
     found, reduced = (len(papers.decidable(chosen, policy or [], p, given, others)) for p in (profile, "reduced"))
     if found < reduced:
         print(
@@ -88,7 +89,7 @@ def reproduce(
             f"{reduced}), because a claim takes {LEAST_RUNS} runs of everything that it compares",
             file=sys.stderr,
         )
-    try:
+    with resumable(command, out, folder, resume):
         all_results = papers.run_paper(
             chosen,
             policy or [],
@@ -101,16 +102,10 @@ def reproduce(
             command=command,
             done=lambda results: write_report(results),
         )
-    except KeyboardInterrupt:
-        print(
-            f"interrupted; finished runs are kept. Continue with: {again(command, out, folder, resume)}",
-            file=sys.stderr,
-        )
-        raise typer.Exit(130) from None
-    all_results = papers.together([all_results, *others])
-    judged = papers.judge(chosen, all_results)
-    table = papers.write_claims(judged, folder)
-    report = write_paper_report(chosen, all_results, judged, folder, command)
+        all_results = papers.together([all_results, *others])
+        judged = papers.judge(chosen, all_results)
+        table = papers.write_claims(judged, folder)
+        report = write_paper_report(chosen, all_results, judged, folder, command)
     if as_json:
         print_json(papers.as_rows(judged))
         return

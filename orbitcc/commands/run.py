@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import signal
 import sys
 import time
@@ -115,7 +116,8 @@ def run(
     order = order_of(ctx, "flow", "policy", "program")
     chosen = prepare(scenario, flow or [], policy or [], changes or [], seed, order=order, programs=programs)
     if interval is None:
-        interval = 1.0 if plot is None else max(MIN_PLOT_INTERVAL_S, min(1.0, chosen.duration_s / 500))
+        longest = min(1.0, chosen.duration_s)
+        interval = longest if plot is None else max(MIN_PLOT_INTERVAL_S, min(longest, chosen.duration_s / 500))
     with RunProgress(chosen.name) as progress:
         recording = play(chosen, record_interval_s=interval, progress=progress, **captures)
     if series is not None:
@@ -160,14 +162,31 @@ def prepare(
         "program": iter([Flow(controller=spec) for spec in programs]),
     }
     given = [*(next(ways[kind]) for kind in order), *ways["flow"], *ways["policy"], *ways["program"]]
+    for key, value in ((key.strip(), value.strip()) for key, _, value in (text.partition("=") for text in changes)):
+        if seed is not None and key == "seed":
+            raise OrbitccError("--seed", seed, "not beside --set seed")
+        undone = re.fullmatch(r"(flows\.[^.]+\.)?controller(\..+)?", key) or (key == "flows" and not value.isdigit())
+        if given and undone:
+            raise OrbitccError("--set", key, "not beside --flow, --policy or --program, which set the controllers")
     loaded = load(source, changes)
-    if seed is not None and not 0 <= seed <= 2**53:
-        raise OrbitccError("--seed", seed, "a whole number in [0, 2^53]")
+    _check_seed(seed)
     if isinstance(loaded, ScenarioDistribution):
         return driven(loaded.sample(np.random.default_rng(1 if seed is None else seed)), given, drawn=True)
     assert isinstance(loaded, Scenario)
-    loaded = driven(loaded, given)
-    return loaded if seed is None else loaded.with_seed(seed)
+    return seeded(driven(loaded, given), seed)
+
+
+def seeded(scenario: Scenario, seed: int | None) -> Scenario:
+    """The scenario with the seed of the command line, if there is one."""
+    _check_seed(seed)
+    return scenario if seed is None else scenario.with_seed(seed)
+
+
+def _check_seed(seed: int | None) -> None:
+    from orbitcc.common.errors import OrbitccError
+
+    if seed is not None and not 0 <= seed <= 2**53:
+        raise OrbitccError("--seed", seed, "a whole number in [0, 2^53]")
 
 
 def load(source: str, changes: list[str]) -> Scenario | ScenarioDistribution:

@@ -53,12 +53,15 @@ def export(
     out: Annotated[Path, typer.Option(help="Write the scenario to this TOML file.")],
     changes: Changes = None,
     seed: Seed = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing --out.")] = False,
 ) -> None:
     """Write a scenario with every field to a TOML file for `orbitcc run`."""
     from orbitcc.common.errors import FileError
 
     if out.suffix != ".toml":
         raise FileError("--out", str(out), "a name ending in .toml")
+    if out.exists() and not overwrite:
+        raise FileError("--out", str(out), "a file that does not exist yet, or --overwrite")
     print(f"scenario: {load(scenario, changes, seed).save(out)}")
 
 

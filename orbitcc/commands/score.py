@@ -57,7 +57,8 @@ def _print(result: dict[str, Any]) -> None:
     for name, own in result["suites"].items():
         shown.add_row(terminal(name), *(f"{own[label]['utility']:.3f}" for label in columns))
     shown.add_section()
-    shown.add_row("combined score", *(f"{one['combined_score']:.3f}" for one in columns.values()))
+    measured = result["worlds"] or result["fault"]  # without either, 0 says that the time was too short
+    shown.add_row("combined score", *(f"{one['combined_score']:.3f}" if measured else "–" for one in columns.values()))
     bounds = [one["interval"] for one in columns.values()]
     known = (f"{low:.3f}–{high:.3f}" if low is not None and low == low else "–" for low, high in bounds)
     shown.add_row("95 % interval", *known)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -19,10 +18,10 @@ from orbitcc.commands.options import (
     Resume,
     Trust,
     Workers,
-    again,
     complete_controller,
     complete_scenario,
     print_json,
+    resumable,
 )
 from orbitcc.common.names import plain
 
@@ -94,16 +93,10 @@ def search(
     if objective == "starvation" and len(references) > 1:
         raise OrbitccError("--against", [one.label for one in references], "one, which is the rival, for starvation")
     command = provenance.command_line()
-    try:
+    with resumable(command, out, folder, resume, "trials"):
         found = searching.run_search(chosen, workers=workers, ray=ray, resume=resume)
-    except KeyboardInterrupt:
-        print(
-            f"interrupted; finished trials are kept. Continue with: {again(command, out, folder, resume)}",
-            file=sys.stderr,
-        )
-        raise typer.Exit(130) from None
-    commands = searching.save(chosen, found)
-    report = write_search(chosen, found, commands, command)
+        commands = searching.save(chosen, found)
+        report = write_search(chosen, found, commands, command)
     if as_json:
         print_json([asdict(one) for one in found])
         return
@@ -115,4 +108,5 @@ def search(
             f"{' or '.join(plain(one.label) for one in references)}"
         )
     print(f"report: {report}")
-    print(f"worlds: {folder / 'worlds'}")
+    if found:
+        print(f"worlds: {folder / 'worlds'}")

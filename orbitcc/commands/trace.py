@@ -17,7 +17,9 @@ def trace(
     policy: Annotated[
         str,
         typer.Argument(
-            metavar="POLICY", help=f"{POLICY_FORMS[0].upper()}{POLICY_FORMS[1:]}.", autocompletion=complete_policy
+            metavar="POLICY",
+            help=f"{POLICY_FORMS[0].upper()}{POLICY_FORMS[1:].partition(', then')[0]}.",
+            autocompletion=complete_policy,
         ),
     ],
     scenario: ScenarioName,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +29,16 @@ LISTED = 10
 SetFile = Annotated[Path, typer.Argument(metavar="SET", help="A trace set, made by `orbitcc traces import`.")]
 
 
+@contextlib.contextmanager
+def _interruptible(said: str) -> Iterator[None]:
+    """Say after Ctrl-C what the same command does, and exit with 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"interrupted; {said} with the same command", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
 @app.command("import")
 def import_traces(
     layout: Annotated[
@@ -41,7 +53,9 @@ def import_traces(
         str | None, typer.Option(help="Of the data. Default: what its authors state, or 'not stated'.")
     ] = None,
     workers: Workers = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing --out.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an existing --out and the picture beside it.")
+    ] = False,
 ) -> None:
     """Import a folder of measured paths as a trace set with a fixed split.
 
@@ -49,10 +63,10 @@ def import_traces(
     none can.
     """
     from orbitcc.agents.runs.folders import locked
-    from orbitcc.common.errors import FileError, OrbitccError, UnknownNameError
+    from orbitcc.common.errors import FileError, UnknownNameError
     from orbitcc.common.files import atomic_write_bytes, check_place
     from orbitcc.common.names import plain
-    from orbitcc.envs.traces.importing import import_set, parts_of
+    from orbitcc.envs.traces.importing import check_out, import_set, parts_of, picture_of
     from orbitcc.eval.figures.base import render
     from orbitcc.eval.figures.style import LIGHT
     from orbitcc.eval.figures.traces import draw_traces
@@ -64,35 +78,43 @@ def import_traces(
     if out.suffix != ".npz":
         raise FileError("--out", str(out), "a name ending in .npz")
     check_place(out)
-    if out.exists() and not overwrite:
-        raise FileError("--out", str(out), "a file that does not exist yet, or --overwrite")
-    if workers is not None and workers < 1:
-        raise OrbitccError("workers", workers, "1 or more")
-    with work.workers(workers) as apply, Display(1, f"traces, {layout}") as display:
+    check_out(out, overwrite)
+    parts, picture = parts_of(out), picture_of(out)
+    fresh = [parent for parent in parts.absolute().parents if not parent.exists()]
+    with (
+        _interruptible("what was read is kept. Continue"),
+        work.workers(workers) as apply,
+        Display(1, f"traces, {layout}") as display,
+    ):
 
         def progress(done: int, total: int) -> None:
             display.total = total
             display.update(done, f"{done}/{total} items")
 
-        parts = parts_of(out)
+        def draw(found: TraceSet) -> None:
+            atomic_write_bytes(picture, render(draw_traces(found, LIGHT), "png"))
+
         try:
             parts.mkdir(parents=True, exist_ok=True)
             with locked(parts):
-                made, unreadable = import_set(layout, folder, out, apply, progress, licence)
+                made, unreadable = import_set(layout, folder, out, apply, progress, licence, draw)
         except OSError as error:
             raise FileError("--out", str(out), f"a place for {parts.name} ({error.strerror or error})") from None
-        except KeyboardInterrupt:
-            print("interrupted; what was read is kept. Continue with the same command", file=sys.stderr)
-            raise typer.Exit(130) from None
         finally:
-            with contextlib.suppress(OSError):  # it has parts, or is gone
-                parts.rmdir()
-    picture = atomic_write_bytes(out.with_suffix(".png"), render(draw_traces(made, LIGHT), "png"))
+            for path in (parts, *fresh):
+                with contextlib.suppress(OSError):  # it has files, or is gone
+                    path.rmdir()
     for line in unreadable[:LISTED]:
         print(f"warning: left out: {plain(line)}", file=sys.stderr)
     if unreadable:
         more = f", the first {LISTED} of them above" if len(unreadable) > LISTED else ""
         print(f"warning: {len(unreadable)} could not be read{more}; `orbitcc traces show` lists all", file=sys.stderr)
+    doubts: dict[str, list[str]] = {}
+    for entry in made.entries:
+        for doubt in entry["doubts"]:
+            doubts.setdefault(re.split(": | by ", doubt)[0], []).append(f"{entry['name']}: {doubt}")
+    for lines in doubts.values():
+        print(f"warning: {len(lines)} of {len(made.entries)} paths, first {plain(lines[0])}", file=sys.stderr)
     _print(made)
     print(f"picture: {picture}")
     print(f"set: {out}")
@@ -173,7 +195,7 @@ def model(
     if out.exists() and not overwrite:
         raise FileError("--out", str(out), "a file that does not exist yet, or --overwrite")
     suffix = None if plot is None else check_name(plot)
-    with work.workers(workers) as apply:
+    with _interruptible("nothing is kept. Start again"), work.workers(workers) as apply:
         found = path_model.model(TraceSet(traces), out.stem, apply, paths, worlds)
     atomic_write_text(out, toml_text(found.table))
     if plot is not None and suffix is not None:

@@ -1,5 +1,6 @@
 """`orbitcc train`: train a policy from a recipe."""
 
+import math
 import shlex
 from importlib import import_module
 from pathlib import Path
@@ -249,7 +250,10 @@ def _one(job: Any, ray: str | None, as_json: bool) -> int:
         )
     else:
         print_figures({"last": outcome.scores, "best": outcome.best}, "held-out worlds")
-        typer.echo(f"best score {outcome.best_score:.4f}: {job.run.best}")
+        if outcome.best_score == -math.inf:
+            typer.echo("no policy was evaluated", err=True)
+        else:
+            typer.echo(f"best score {outcome.best_score:.4f}: {job.run.best}")
         typer.echo(f"curves: tensorboard --logdir {job.run.path.parent}")
     if outcome.untrained:
         typer.echo(f"{loop.UNTRAINED} (docs/training.md, When training fails)", err=True)

@@ -44,6 +44,7 @@ def tune(
     """Search a recipe's hyper-parameters with Optuna (extra `search`). The same command continues a search."""
     from orbitcc.commands.train import check_jobs, check_learner
     from orbitcc.common.errors import OrbitccError
+    from orbitcc.training import loop
     from orbitcc.training import recipe as recipes
     from orbitcc.training import tune as tuning
 
@@ -74,6 +75,7 @@ def tune(
                 "pruned": found.pruned,
                 "best_score": found.best_score if found.complete else None,
                 "best": dict(found.best),
+                "untrained": list(found.untrained),
             },
             indent=None,
         )
@@ -81,6 +83,8 @@ def tune(
         for key, value in found.best.items():
             typer.echo(plain(f"{key} = {value}"))
         typer.echo(f"score {found.best_score:.4f}, best of {found.complete} ({found.pruned} more ended early)")
+        for number in found.untrained:
+            typer.echo(f"warning: of the best trial, seed {number}: {loop.UNTRAINED}", err=True)
         typer.echo(f"orbitcc train {folder / tuning.BEST_RECIPE}")
     else:
         typer.echo(f"no trial has finished: {folder}")

@@ -50,6 +50,15 @@ def test_what_the_action_does_not_take_is_refused(changes, message, tmp_path) ->
         with_parameters(plain, tmp_path, {})
 
 
+def test_a_policy_cannot_act_by_what_only_the_simulator_knows(tmp_path) -> None:
+    plain = checkpoint.save(tmp_path / "plain", card(), tensors())
+    changes = ("--set", 'cap_of="true"', "--set", "cap_bdp=1")
+    made = called("policy", "action", str(plain), *changes, "--out", str(tmp_path / "x"))
+    assert made.returncode == 2
+    assert "cap_of = true, a bound of the true BDP" in made.stderr
+    assert not (tmp_path / "x").exists()
+
+
 def test_the_command_writes_such_a_copy(tmp_path) -> None:
     plain = checkpoint.save(tmp_path / "plain", card(), tensors())
     called("policy", "action", str(plain), "--set", "occupancy_range=0.1", "--out", str(tmp_path / "changed"))

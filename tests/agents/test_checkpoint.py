@@ -116,6 +116,7 @@ def test_a_foreign_file_is_refused(saved) -> None:
         (lambda text: text.replace('"interval_ms": 30.0', '"interval_ms": -1'), "interval_ms"),
         (lambda text: text.replace('"interval_ms": 30.0', '"interval_ms": 1e15'), "interval_ms"),
         (lambda text: text.replace('"clip": 10.0', '"clip": Infinity'), "clip"),
+        (lambda text: text.replace('"clip": 10.0', '"clip": 1e-300'), "clip"),
         (lambda text: text.replace('"schema_version": 1', '"schema_version": 2'), "schema_version"),
         (lambda text: text.replace('"units": 8', '"units": 9'), "has shape"),
         (

@@ -18,6 +18,7 @@ from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.environments.presets import STATS
 from orbitcc.envs.scenarios import get
 from orbitcc.eval import contenders
+from tests.commands.shell import orbitcc
 
 KEYS = ("goodput_mbps", "received_bytes", "sent_packets", "lost_packets", "retransmitted_packets")
 
@@ -217,6 +218,20 @@ def test_what_a_policy_does_wrong_is_one_error_that_names_it(write, case: str) -
         simulate(judged)
     assert name in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("source", [f"{ACT}obs.missing", f"{ACT}exit(0)", f"{ACT}0\n    def begin(self): exit(0)"])
+@pytest.mark.parametrize(
+    "command", [("dataset", "--id", "orbitcc/mine-v0", "--episodes", "1"), ("trace", "--csv", "t.csv")]
+)
+def test_a_policy_that_fails_while_its_decisions_are_kept_is_one_error(source, command, tmp_path) -> None:
+    (tmp_path / "failing.py").write_text(source)
+    what, *options = command
+    given = {"dataset": ("dumbbell", "--policy", "failing:P"), "trace": ("failing:P", "dumbbell")}[what]
+    done = orbitcc(what, *given, "--set", "duration_s=1", *options, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert "error: policy: 'failing:P' is not allowed" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def play_on(batch: Batch) -> None:

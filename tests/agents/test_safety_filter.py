@@ -107,6 +107,13 @@ def test_a_safety_filter_is_said_in_words(options, said, tmp_path) -> None:
     assert said in " ".join(shown.stdout.split())
 
 
+@pytest.mark.parametrize("option", ["--max-bdp", "--patience"])
+def test_no_limits_beside_off(option, tmp_path) -> None:
+    plain = checkpoint.save(tmp_path / "plain", card(training_range=TRAINING_RANGE), tensors())
+    made = called("policy", "filter", str(plain), "--out", str(tmp_path / "x"), "--off", option, "2")
+    assert (made.returncode, made.stderr) == (2, f"error: {option}: 2.0 is not allowed; allowed: none beside --off\n")
+
+
 def test_a_damaged_safety_filter_is_one_error(tmp_path) -> None:
     saved = checkpoint.save(tmp_path / "policy", card(safety_filter=limits(TRAINING_RANGE)), tensors())
     stated = json.loads((saved / "card.json").read_text(encoding="utf-8"))

@@ -88,6 +88,7 @@ def test_a_shell_of_ones_own():
             "--to: 'Seattle' is not allowed; allowed: a place other than the source",
         ),
         ([*SD_NY, "--shell", "starlink"], "--shell: unknown name 'starlink'; did you mean 'starlink1'?"),
+        ([*SD_NY, "--shell", ""], "--shell: unknown name ''"),
         ([*SD_NY, "--shell", "{planes=3}"], "--shell.satellites_per_plane: missing"),
         (
             [*SD_NY, "--shell", "{planes=6, satellites_per_plane=4, inclination_deg=53, altitude_km=550}"],

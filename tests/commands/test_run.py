@@ -393,3 +393,39 @@ def test_a_preference_that_would_not_act_is_refused(flow, says):
     done = called("run", "dumbbell", "--set", "duration_s=1", "--flow", flow)
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("--set", "links.0.rate_mbps=50", "--set", "links.bottleneck.rate_mbps=20"), "is the same field"),
+        (("--set", "links.00.rate_mbps=50"), "links.00: unknown name '00'"),
+        (
+            ("--set", "sim.ecn=classic", "--set", "sim={}"),
+            "sim: 'a value' is not allowed; allowed: before sim.ecn, which it would undo",
+        ),
+        (("--set", "rate_mbps=20\nbase_rtt_ms=500"), "allowed: one value, in one line"),
+        (("--set", "seed=7", "--seed", "8"), "--seed: 8 is not allowed; allowed: not beside --set seed"),
+        (("--set", "flows.0.controller=reno", "--flow", "cubic"), "--set: 'flows.0.controller' is not allowed"),
+        (("--set", "controller=bbr3", "--flow", "cubic"), "--set: 'controller' is not allowed"),
+        (("--set", 'flows=[{controller="reno"}]', "--flow", "cubic"), "--set: 'flows' is not allowed"),
+        (("--flow", "cubic:hystart=off,hystart=both"), "each parameter once"),
+        (("--flow", "udp:rate_mbps=5,rate_mbps=50"), "each parameter once"),
+        (("--policy", "zenith:delay=0.2,delay=1"), "each parameter once"),
+    ],
+)
+def test_what_would_undo_another_option_is_refused(given, says):
+    done = called("run", "dumbbell", *given)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("given", [("--flow", "reno"), ("--flow", "reno", "--flow", "cubic")])
+def test_a_number_of_flows_stands_beside_their_controllers(given):
+    flows = json.loads(run("dumbbell", "--set", "flows=2", "--set", "duration_s=1", *given, "--json"))["flows"]
+    assert [flow["controller"] for flow in flows] == [given[1], given[-1]]
+
+
+def test_a_run_of_less_than_a_second_has_a_point():
+    assert json.loads(run("dumbbell", "--set", "duration_s=0.5", "--json"))["flows"][0]["sent_packets"] > 0

@@ -50,6 +50,8 @@ def test_an_exported_file_gives_the_same_results(tmp_path):
     file = tmp_path / "geo.toml"
     done = called("scenario", "export", "geo-viasat-2020", "--set", "duration_s=20", "--out", str(file))
     assert done.returncode == 0, done.stderr
+    again = ("scenario", "export", "dumbbell", "--out", str(file))
+    assert "allowed: a file that does not exist yet, or --overwrite" in called(*again).stderr
     first = simulate(scenarios.get("geo-viasat-2020", duration_s=20.0))
     second = simulate(Scenario.load(file))
     assert first.flow_totals == second.flow_totals

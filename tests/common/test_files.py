@@ -19,14 +19,17 @@ def test_a_file_is_written_with_its_folders_and_leaves_nothing_else(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) & 0o400
 
 
-def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("raised", "seen"), [(OSError(28, "No space left on device"), FileError), (KeyboardInterrupt(), KeyboardInterrupt)]
+)
+def test_a_write_that_fails_or_is_interrupted_keeps_the_old_file(tmp_path, monkeypatch, raised, seen):
     path = atomic_write_bytes(tmp_path / "x", b"old")
 
     def fail(*_):
-        raise OSError(28, "No space left on device")
+        raise raised
 
     monkeypatch.setattr("os.replace", fail)
-    with pytest.raises(FileError, match="No space left"):
+    with pytest.raises(seen, match="No space left" if seen is FileError else None):
         atomic_write_bytes(path, b"new")
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["x"]

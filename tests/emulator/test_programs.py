@@ -211,6 +211,19 @@ def test_a_command_behind_a_path_has_its_delay_and_reaches_only_the_far_end():
     assert ", RTT 40." in done.stderr.splitlines()[-1]
 
 
+@as_root
+def test_a_command_goes_all_ways_of_the_first_flow(tmp_path):
+    """Its own uplink, another way back, and a path that it takes later."""
+    ways = "".join(f'[[links]]\nname = "{n}"\nrate_mbps = 80\ndelay_ms = {d}\n' for n, d in (("a", 5), ("b", 40)))
+    flow = '[[flows]]\ncontroller = "cubic"\nuplink_delay_ms = 20\npath = ["a"]\nreturn_path = ["b"]\n'
+    ping = ("--", "sh", "-c", "ping -c 3 -i 0.4 $MAHIMAHI_BASE")
+    for later, rtts in (("", [65, 65, 65]), ('reroutes = [{ at_s = 0.2, path = ["b"] }]\n', [65, 100, 100])):
+        (tmp_path / "ways.toml").write_text(f'schema_version = 1\nname = "ways"\nduration_s = 9\n{ways}{flow}{later}')
+        done = orbitcc("link", str(tmp_path / "ways.toml"), *ping)
+        found = [float(line.split("time=")[1].split()[0]) for line in done.stdout.splitlines() if "time=" in line]
+        assert found == pytest.approx(rtts, abs=5), done.stderr
+
+
 def runs(process):
     try:
         return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] != "Z"
@@ -282,6 +295,12 @@ def test_what_a_link_cannot_be_is_refused_in_one_line(tmp_path):
         (("dumbbell", "--server", "no-such-command", "--", "true"), "--server: 'no-such-command'"),
         (("dumbbell", "--server", "false", "--", "true"), "--server: it ended before it listened, with exit code 1"),
         (("dumbbell", "--delay-ms", "3", "--", "true"), "--delay-ms: 3.0"),
+        (("dumbbell", "--server", 'a "', "--", "true"), "--server: 'a \"'"),
+        (("dumbbell", "--server", " ", "--", "true"), "--server: ' '"),
+        (("dumbbell", "--set", "duration_s=9", "--", "true"), "--set: 'duration_s=9'"),
+        (("dumbbell", "--set", "controller=reno", "--", "true"), "--set: 'controller'"),
+        (("geo-pep", "--", "true"), "flows.1.pep: "),
+        (("--uplink", good, "--downlink", good, "--seed", "-7", "--", "true"), "--seed: -7"),
         (("--uplink", good, "--", "true"), "--downlink: missing"),
         (("--uplink", good, "--downlink", str(tmp_path / "falls"), "--", "true"), "must be a trace of Mahimahi"),
     ]:

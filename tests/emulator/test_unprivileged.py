@@ -62,7 +62,7 @@ def orbitcc(*arguments):
 @pytest.mark.flows
 def test_nobody_runs_a_scenario_under_every_controller_of_the_kernel():
     done = as_nobody(
-        *orbitcc("run", "dumbbell", "--set", "flows=2", "--set", "duration_s=3", "--flow", "cubic", "--flow", "reno"),
+        *orbitcc("run", "dumbbell", "--set", "duration_s=3", "--flow", "cubic", "--flow", "reno"),
         *("--backend", "emulator", "--json"),
     )
     assert done.returncode == 0, done.stderr

@@ -134,5 +134,7 @@ def test_worlds_live_through_their_past_again_bit_for_bit() -> None:
         BatchedParallelEnv(3, short()).journal()
     with pytest.raises(OrbitccError, match="worlds"):
         BatchedParallelEnv(2, short(), journal=True).replay(env.journal())
+    with pytest.raises(OrbitccError, match="journal: .* gave"):
+        env.replay({"x": 1})
     with pytest.raises(OrbitccError, match="journal"):
         env.restore(0, env.save(0))

@@ -125,11 +125,155 @@ def test_a_world_of_flows_goes_back_to_any_saved_moment(mode: str) -> None:
             assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
+def test_what_was_not_saved_of_flows_is_not_restored() -> None:
+    env = FlowVectorEnv(2, external({}, {}))
+    env.reset(seed=1)
+    scenario, state, over = env.save(0)
+    for bad in (None, (1, 2, 3), (scenario, state, [False, False]), (scenario, state, over[None]), (scenario, 2, over)):
+        with pytest.raises(OrbitccError, match=r"^state: .*what save\(\) returned"):
+            env.restore(0, bad)
+
+
 def test_a_saved_world_fits_only_as_many_flows() -> None:
     env = FlowVectorEnv(3, get("dumbbell").with_flows([Flow(controller="external")] * 2))
     env.reset(seed=1)
     with pytest.raises(OrbitccError, match="2 sub-environments"):
         env.restore(1, env.save(0))
+
+
+SHORT = {"traffic": {"kind": "bytes", "bytes": 100_000}}
+
+
+def ended(scenario, **settings):
+    """A single environment at the end of its first episode."""
+    env = CongestionEnv(scenario, **settings)
+    env.reset(seed=1)
+    while not any(env.step(np.zeros(1, np.float32))[2:4]):
+        pass
+    return env
+
+
+def external(*flows: dict[str, Any], duration_s: float = 3.0):
+    return get("dumbbell", duration_s=duration_s).with_flows([Flow(controller="external", **flow) for flow in flows])
+
+
+@pytest.mark.parametrize("flow", [SHORT, {"stop_s": 1.0}, {}], ids=["delivered", "left", "time limit"])
+def test_an_episode_restored_at_its_end_is_over(flow: dict[str, Any]) -> None:
+    env = ended(external(flow))
+    last = env.save()
+    fresh = CongestionEnv(external(flow))
+    fresh.reset(seed=2)
+    running = fresh.save()
+    for over in (env, env.clone(), fresh):
+        over.restore(last)
+        with pytest.raises(OrbitccError, match=r"reset\(\) first"):
+            over.step(np.zeros(1, np.float32))
+    fresh.restore(running)
+    assert not any(fresh.step(np.zeros(1, np.float32))[2:4])
+    env.reset(seed=1)
+    env.step(np.zeros(1, np.float32))
+
+
+@pytest.mark.parametrize("flow", [SHORT, {"stop_s": 1.0}, {}], ids=["delivered", "left", "time limit"])
+def test_a_vector_world_restored_at_its_end_is_renewed_by_the_next_step(flow: dict[str, Any]) -> None:
+    env = VectorCongestionEnv(2, external(flow))
+    env.reset(seed=1)
+    actions, over = np.zeros((2, 1), np.float32), np.zeros(2, bool)
+    while not over[0]:
+        obs, _, terminated, truncated, _ = env.step(actions)
+        over = terminated | truncated
+    twin = env.clone()
+    assert np.array_equal(twin.restore(0, env.save(0)), obs)
+    ends = 0
+    for _ in range(150):
+        ours, theirs = env.step(actions), twin.step(actions)
+        assert all(np.array_equal(a, b) for a, b in zip(ours[:4], theirs[:4], strict=True))
+        ends += int((ours[2] | ours[3])[0])
+    assert ends >= 1
+
+
+def test_a_vector_world_restored_at_its_end_is_renewed_at_once_in_same_step_mode() -> None:
+    scenario = external(SHORT)
+    last = ended(scenario)
+    env, twin = (VectorCongestionEnv(2, scenario, autoreset_mode="SameStep") for _ in range(2))
+    env.reset(seed=1)
+    twin.reset(seed=1)
+    obs = env.restore(0, last.save())
+    first, _ = twin.reset(options={"reset_mask": np.array([True, False])})
+    assert np.array_equal(obs, first)
+    ends = 0
+    for _ in range(100):
+        ours, theirs = (one.step(np.zeros((2, 1), np.float32))[:4] for one in (env, twin))
+        assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+        ends += int(ours[2][0])
+    assert ends >= 1
+
+
+@pytest.mark.parametrize("pad_absent", [False, True])
+def test_a_parallel_episode_restored_at_its_end_is_over(pad_absent: bool) -> None:
+    env = ParallelCongestionEnv(external(SHORT, {"stop_s": 1.0}), pad_absent=pad_absent)
+    env.reset(seed=1)
+    to_the_end(env)
+    saved = env.save()
+    env.reset(seed=2)
+    assert env.agents
+    assert env.restore(saved) == {}
+    assert env.agents == []
+    with pytest.raises(OrbitccError, match=r"reset\(\) first"):
+        env.step({})
+
+
+def test_a_world_restored_in_a_pause_waits_for_the_next_agent() -> None:
+    scenario = external({"stop_s": 1.0}, {"start_s": 2.0})
+    batch = BatchedParallelEnv(1, scenario)
+    batch.reset(seed=1)
+    while batch.active.any():
+        batch.step(np.zeros((1, 2, 1), np.float32))
+    env = ParallelCongestionEnv(scenario)
+    env.reset(seed=2)
+    assert set(env.restore(batch.save(0))) == {"flow_1"}
+    assert env.agents == ["flow_1"]
+
+
+def to_the_end(env) -> tuple[dict[str, bool], dict[str, bool]]:
+    """Who terminated and who was truncated in the last step of an episode."""
+    while env.agents:
+        _, _, terminated, truncated, _ = env.step({agent: np.zeros(1, np.float32) for agent in env.agents})
+    return terminated, truncated
+
+
+def test_a_padded_population_that_is_restored_ends_as_the_saved_one() -> None:
+    """Terminated if every object was delivered, also before the restored moment, and in no other episode."""
+    longer = {"traffic": {"kind": "bytes", "bytes": 400_000}}
+    delivered, left = (
+        ParallelCongestionEnv(external(first, longer), pad_absent=True) for first in (SHORT, {"stop_s": 1.0})
+    )
+    saved = []
+    for env in (delivered, left):
+        infos = env.reset(seed=1)[1]
+        while infos["flow_0"]["present"]:
+            *_, infos = env.step({agent: np.zeros(1, np.float32) for agent in env.agents})
+        assert infos["flow_1"]["present"]
+        saved.append(env.save())
+    both, none = {"flow_0": True, "flow_1": True}, {"flow_0": False, "flow_1": False}
+    assert to_the_end(delivered.clone()) == (both, none)
+    assert to_the_end(left.clone()) == (none, both)
+    delivered.restore(saved[1])
+    left.restore(saved[0])
+    assert to_the_end(delivered) == (none, both)
+    assert to_the_end(left) == (both, none)
+
+
+@pytest.mark.parametrize("kind", ["vector", "flows", "batched"])
+@pytest.mark.parametrize("number", [99, -1, 1.0, "a", True, None])
+def test_a_world_that_is_not_there_is_named(kind: str, number: Any) -> None:
+    env = MADE[kind]()
+    env.reset(seed=1)
+    saved, last = env.save(0), (env.num_envs if kind == "vector" else env.num_worlds) - 1
+    calls = (env.save, env.totals, env.scenario, lambda world: env.restore(world, saved))
+    for call in calls:
+        with pytest.raises(OrbitccError, match=rf"^world: {number!r} .*a whole number from 0 to {last}$"):
+            call(number)
 
 
 def batched_steps(env, steps) -> list:

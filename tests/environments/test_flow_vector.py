@@ -11,6 +11,7 @@ from orbitcc.agents.runs import plain_state
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description import support
 from orbitcc.envs.description.scenario import Flow
+from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
 from orbitcc.envs.environments.config import EnvConfig
 from orbitcc.envs.environments.connections import SHORTEST_CONNECTION_S, Buckets, never_idle
 from orbitcc.envs.environments.core import STEP_INFO
@@ -302,6 +303,56 @@ def test_a_journal_is_kept_only_where_it_is_asked_for() -> None:
             another.replay(keeping.journal())
 
 
+def test_a_damaged_journal_is_refused_and_changes_nothing() -> None:
+    scenario = get("dumbbell", duration_s=3).with_flows([agent(), agent(stop_s=2.0)])
+    env = FlowVectorEnv(4, scenario, journal=True)
+    env.reset(seed=1)
+    for _ in range(20):
+        env.step(np.zeros((4, 1), np.float32))
+    journal = env.journal()
+    ages, actions, [state] = journal["ages"], journal["actions"], journal["generators"]
+    assert ages == [20, 20]
+    damages = [
+        *[({part: None}, part) for part in ("networks", "ages", "actions", "generators", "scenarios", "over")],
+        ({"ages": [1]}, "journal.ages: .*a list of 2 whole numbers"),
+        ({"ages": [20, -1]}, "journal.ages: .*0 or more"),
+        ({"ages": [20, 10**9]}, r"journal.actions: .*float32\[1000000000, 2, 2, 1\]"),
+        ({"ages": [10, 10]}, r"journal.actions: 'float32\[20, 2, 2, 1\]' .*float32\[10, 2, 2, 1\]"),
+        ({"actions": actions[:5]}, r"journal.actions: .*float32\[20, 2, 2, 1\]"),
+        ({"actions": actions[:, :1]}, r"journal.actions: .*float32\[20, 2, 2, 1\]"),
+        ({"actions": actions.tolist()}, "journal.actions"),
+        ({"over": [True] * 4}, r"journal.over: .*bool\[4\]"),
+        ({"over": np.ones(1, bool)}, r"journal.over: .*bool\[4\]"),
+        ({"networks": [1, 2]}, "journal.networks: .*text"),
+        ({"generators": []}, "journal.generators: .*a list of 1"),
+        ({"scenarios": journal["scenarios"][:1]}, "journal.scenarios: .*a list of 2"),
+    ]
+    for damage, said in damages:
+        with pytest.raises(OrbitccError, match=said):
+            env.replay({**journal, **damage})
+    for part in journal.keys() - {"of"}:
+        with pytest.raises(OrbitccError, match=f"^journal: 'one without {part}' .*what journal.. of such"):
+            env.replay({name: value for name, value in journal.items() if name != part})
+    assert env.journal()["ages"] == ages, "it goes on where it was"
+    within = [  # found while the worlds run again
+        ({"networks": ["x", "y"]}, "network"),
+        ({"actions": np.full_like(actions, np.nan)}, "action of flow_0"),
+        ({"generators": [{**state, "state": {}}]}, "journal.generators: .*NumPy"),
+        ({"generators": [3]}, "journal.generators: 3"),
+        ({"scenarios": [{}, {}]}, r"journal.scenarios.0.name: missing"),
+        ({"waiting": None}, "journal.waiting: .*by number of agents"),
+        ({"waiting": {2: [3]}}, r"journal.waiting.2.0: 3 is not allowed"),
+        ({"waiting": {"a": []}}, "journal.waiting: .*by number of agents"),
+    ]
+    for damage, said in within:
+        with pytest.raises(OrbitccError, match=said):
+            env.replay({**journal, **damage})
+        env.step(np.zeros((4, 1), np.float32))
+    env.replay(journal)
+    assert env.journal()["ages"] == ages
+    assert env.journal()["generators"] == [state]
+
+
 def test_worlds_for_the_emulator_are_those_that_a_kernel_can_play() -> None:
     source = EnvConfig(distribution("train-leo-wide")).source()
     rng, buckets = np.random.default_rng(0), {live: Buckets(source, live=live) for live in (True, False)}
@@ -326,3 +377,19 @@ def test_where_so_many_flows_are_rare_their_first_world_is_played_again(monkeypa
     assert first.seed != second.seed
     with pytest.raises(OrbitccError, match="no world of the distribution has so many flows"):
         buckets.next(99, rng, None)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: FlowVectorEnv(2, "dumbbell", reward_scale=float("nan")), "reward_scale: NaN"),
+        (lambda: FlowVectorEnv(2, "dumbbell", reward_scale="x"), "reward_scale: 'x'"),
+        (lambda: FlowVectorEnv(2, "dumbbell", stagger="no"), "stagger: 'no' .*true or false"),
+        (lambda: FlowVectorEnv(2, "dumbbell").reset(seed=[]), "seed: '0 seeds' .*one number, or 2 of them"),
+        (lambda: BatchedParallelEnv(2, "dumbbell", statistics="x"), "statistics: 'x'"),
+        (lambda: parallel_env("dumbbell", pad_absent="no"), "pad_absent: 'no'"),
+    ],
+)
+def test_arguments_of_the_wrong_kind_are_named(made, said) -> None:
+    with pytest.raises(OrbitccError, match=said):
+        made()

@@ -78,6 +78,21 @@ def test_more_external_flows_than_agents_run_the_background_controller() -> None
     assert [flow.controller.name for flow in env.scenario.flows] == ["external", "reno", "reno"]
 
 
+@pytest.mark.parametrize("background", ["nope", 5])
+def test_a_wrong_background_is_named(background: object) -> None:
+    with pytest.raises(OrbitccError, match=rf"^background: .*{background}"):
+        parallel_env(world(agent()), background=background)
+    with pytest.raises(OrbitccError, match="^background: 'reno' .*the scenario names the controllers"):
+        parallel_env("inter-rtt", background="reno")
+
+
+def test_an_action_of_nobody_is_named() -> None:
+    env = parallel_env(world(agent()))
+    env.reset(seed=1)
+    with pytest.raises(OrbitccError, match="^actions: 'flow_9' .*flow_0"):
+        env.step({"flow_0": np.zeros(1, np.float32), "flow_9": np.zeros(1, np.float32)})
+
+
 def test_the_reward_is_shared_and_the_state_counts_the_flows() -> None:
     env = parallel_env(world(agent(), agent()))
     for step, (before, (_, rewards, _, _, _)) in enumerate(walk(env)):

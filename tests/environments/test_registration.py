@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import gymnasium as gym
+import numpy as np
 import pytest
 
 import orbitcc
@@ -30,6 +31,15 @@ def test_every_scenario_with_runs_has_an_id_for_tests() -> None:
     for seed in (1, 2):
         env.reset(seed=seed)
         assert env.scenario.links == get("leo-responsiveness", run=1).links
+
+
+@pytest.mark.parametrize("field", [{"sim.ecn": "classic"}, {"sim": {"ecn": "classic"}}, {"flows.0.stop_s": "20"}])
+def test_a_field_leaves_the_runs_those_of_training(field) -> None:
+    runs = for_training("leo-responsiveness", field)
+    assert isinstance(runs, Runs)
+    drawn = runs.sample(np.random.default_rng(1))
+    assert drawn.links == for_training("leo-responsiveness").sample(np.random.default_rng(1)).links
+    assert (drawn.sim.ecn, drawn.flows[0].stop_s) in (("classic", None), ("off", 20))
 
 
 def test_episodes_are_drawn_from_runs_that_no_suite_uses() -> None:

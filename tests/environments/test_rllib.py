@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.scenarios import get
@@ -138,6 +139,45 @@ def test_flooded_worlds_are_given_up() -> None:
     assert not ends[-1]["flow_0"]  # the whole is cut: RLlib must not take it for a termination
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"stagger": "no"}, "^stagger: 'no' .*true or false"),
+        ({"seed_once": "false"}, "^seed_once: 'false' .*true or false"),
+        ({"global_state": "no"}, "^global_state: 'no' .*true or false"),
+        ({"reward_scale": float("nan")}, "^reward_scale: NaN .*a number in"),
+        ({"reward_scale": "x"}, "^reward_scale: 'x' .*a number in"),
+        ({"reward_scale": None}, "^reward_scale: None .*a number in"),
+        ({"give_up_steps": 0}, "^give_up_steps: 0 .*a whole number from 1"),
+        ({"give_up_steps": -3}, "^give_up_steps: -3 .*a whole number from 1"),
+        ({"give_up_steps": 2.9}, "^give_up_steps: 2.9 .*a whole number from 1"),
+        ({"give_up_below": float("nan")}, "^give_up_below: NaN .*a number in"),
+        ({"give_up_below": "a"}, "^give_up_below: 'a' .*a number in"),
+        ({"scenario": None}, "^scenario: None .*a Scenario"),
+        ({"scenario": "x"}, "^scenario: unknown name 'x'"),
+    ],
+)
+def test_arguments_of_the_wrong_kind_are_named(changes, said) -> None:
+    from orbitcc.envs.environments.rllib import RLlibCongestionEnv, flows
+
+    with pytest.raises(OrbitccError, match=said):
+        RLlibCongestionEnv({"scenario": "dumbbell", **changes})
+    if not any(name.startswith(("seed_once", "give_up")) for name in changes):
+        with pytest.raises(OrbitccError, match=said):
+            flows({"scenario": "dumbbell", "num_envs": 2, **changes})
+
+
+def test_a_config_without_a_scenario_is_refused() -> None:
+    from orbitcc.envs.environments.rllib import RLlibCongestionEnv, flows
+
+    for made in (RLlibCongestionEnv, lambda: RLlibCongestionEnv({}), lambda: flows({"num_envs": 2})):
+        with pytest.raises(OrbitccError, match="^scenario: missing"):
+            made()
+    for made in (RLlibCongestionEnv, flows):
+        with pytest.raises(OrbitccError, match="^env_config: 'dumbbell' .*a dict"):
+            made("dumbbell")
+
+
 def test_many_worlds_sample_on_over_episode_ends(runner_for) -> None:
     runner = runner_for(world(agent(), agent(start_s=1), duration_s=2.0), worlds=3)
     samples = runner.sample(num_timesteps=600)
@@ -193,7 +233,6 @@ def test_a_flow_that_ends_shows_the_last_state_of_its_world_not_the_first_of_the
 
 
 def test_a_single_flow_or_another_autoreset_is_refused() -> None:
-    from orbitcc.common.errors import OrbitccError
     from orbitcc.envs.environments.rllib import StatefulFlowVectorEnv, flows
 
     with pytest.raises(OrbitccError, match="vector_entry_point"):

@@ -99,6 +99,16 @@ def test_only_same_step_autoreset_fits() -> None:
         shim(VectorCongestionEnv(1, scenario(None)))
 
 
+@pytest.mark.parametrize("seed", ["a", -5, 1.5, True])
+def test_a_seed_that_is_no_whole_number_is_refused(seed) -> None:
+    env = shim(VectorCongestionEnv(2, scenario(None), autoreset_mode="SameStep"))
+    with pytest.raises(OrbitccError, match=f"^seed: {seed!r} .*a whole number"):
+        env.seed(seed)
+    assert env.seed(3) == [3, 4]
+    assert len(env.seed()) == 2
+    env.reset()
+
+
 def test_options_count_for_the_next_reset_and_for_each_environment() -> None:
     env = shim(VectorCongestionEnv(3, scenario(None), autoreset_mode="SameStep"))
     slow, fast = (

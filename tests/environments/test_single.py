@@ -87,8 +87,16 @@ def test_observations_and_rewards_keep_their_bounds_on_random_worlds() -> None:
 def test_a_scenario_can_be_given_for_one_episode() -> None:
     env = CongestionEnv("train-leo")
     obs, _ = env.reset(seed=3, options={"scenario": dumbbell()})
-    alone, _ = CongestionEnv(dumbbell()).reset(options={"scenario": dumbbell()})
+    alone, _ = CongestionEnv(dumbbell()).reset(seed=3)
     assert np.array_equal(obs, alone)
+
+
+def test_a_given_scenario_has_the_noise_of_the_seed_or_its_own() -> None:
+    given = get("geo-rain").with_seed(5)
+    env = CongestionEnv("train-leo")
+    for seed, used in ((7, 7), (None, 5)):
+        env.reset(seed=seed, options={"scenario": given})
+        assert env.scenario.seed == used
 
 
 def test_restore_continues_identically() -> None:

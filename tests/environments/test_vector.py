@@ -82,6 +82,20 @@ def test_reset_mask_renews_only_the_masked() -> None:
     assert not np.array_equal(after[1], before[1])
 
 
+def test_masks_of_infos_may_be_changed() -> None:
+    env, twin = (VectorCongestionEnv(2, "dumbbell") for _ in range(2))
+    for one in (env, twin):
+        _, infos = one.reset(seed=1)
+        *_, later = one.step(np.zeros((2, 1), np.float32))
+        if one is env:
+            infos["_step_rtt_ms"][0] = later["_step_rtt_ms"][0] = False
+            assert later["_step_goodput_mbps"].all()
+    _, infos = env.reset(seed=5)
+    twin.reset(seed=5)
+    assert env.totals(0)[0][0]["sent_packets"] == twin.totals(0)[0][0]["sent_packets"], "it has begun anew"
+    assert infos["_step_rtt_ms"].all()
+
+
 def test_every_environment_may_be_given_its_own_scenario() -> None:
     slow, fast = (get("dumbbell", rate_mbps=rate).with_flows([Flow(controller="external")]) for rate in (5, 50))
     env = VectorCongestionEnv(3, "dumbbell")
@@ -107,6 +121,7 @@ def test_seeds_may_be_listed() -> None:
     ("arguments", "field"),
     [
         ({"num_envs": 0}, "num_envs"),
+        ({"num_envs": 10**9}, "num_envs: 1000000000 is not allowed; allowed: a whole number from 1 to 100,000"),
         ({"num_envs": 2, "threads": -1}, "threads"),
         ({"num_envs": 2, "autoreset_mode": "never"}, "autoreset"),
     ],

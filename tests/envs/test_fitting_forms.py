@@ -205,6 +205,8 @@ def answers(count, begin=""):
         (answers(40).replace("seq=30 ttl=54 time=30.5 ms", "seq=30 ttl=54 time=?"), "line 30 is not understood"),
         (answers(40).replace("icmp_seq=30 ", ""), "line 30 is not understood"),
         (answers(40, "28/Nov/2026:12h00 "), "line 1 has another: '28/Nov/2026:12h00 64 bytes"),
+        (answers(40, "00:12 "), "line 1 has another: '00:12 64 bytes"),
+        (answers(40, "[00:12.345] "), "line 1 has another: '[00:12.345] 64 bytes"),
         (answers(40, "00:00:01 "), "stamps that rise from answer to answer (`ts` or `ts -s`, not `ts -i`)"),
         ("13:00:00 " + answers(40, "12:00:00 "), "line 2 is earlier than the answer before"),
         (f"{LINUX}\n{answers(40)}\n{LINUX}\n{answers(40)}", "line 43 begins another"),

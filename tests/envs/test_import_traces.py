@@ -4,10 +4,12 @@ import datetime
 import itertools
 import json
 import os
+from pathlib import Path
 
 import pytest
 
 from orbitcc.envs.traces import importing
+from tests.envs import trace_folders
 from tests.envs.fitting_logs import iperf3_tcp, ping_line, ping_log
 
 
@@ -95,3 +97,39 @@ def test_what_a_path_may_not_be_names_the_file(pings):
     _, unreadable = imported("pings", pings, pings.parent / "set.npz")
     assert len(unreadable) == 1
     assert unreadable[0].startswith("a/slow.txt: forward_ms.0: 100000.0 is not allowed")
+
+
+def test_a_loss_above_100_percent_is_left_out_with_its_line(tmp_path):
+    folder = trace_folders.wetlinks(tmp_path / "WetLinks", 60)
+    file = folder / "Raw_Data/Enschede/net_ping.csv"
+    file.write_text(file.read_text().replace(",1.0,100,", ",150,100,", 1))
+    made, unreadable = imported("wetlinks", folder, tmp_path / "set.npz")
+    assert made.places == ["Osnabrück"]
+    said = "Raw_Data/Enschede/net_ping.csv, line 2, packet_loss: 150.0 is not allowed; allowed: a number in [0, 100]"
+    assert unreadable == [said]
+
+
+def test_logs_that_differ_in_their_ending_have_different_names(pings):
+    for name in ("1.log", "1", "1.txt.gz.txt", "2.txt"):
+        (pings / "a" / name).write_text((pings / "a" / "1.txt").read_text())
+    made, _ = imported("pings", pings, pings.parent / "set.npz")
+    names = ["a/1", "a/1.log", "a/1.txt", "a/1.txt.gz", "a/2", "b/1", "c/1", "d/1"]
+    assert sorted(entry["name"] for entry in made.entries) == names
+
+
+def test_a_set_in_the_folder_of_its_logs_is_no_log(pings, monkeypatch):
+    monkeypatch.chdir(pings)
+    out = Path("set.npz")
+
+    def stopped(job, items, _name):
+        for k, item in enumerate(items):
+            yield k, job(item)
+            if k == 1:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        importing.import_set("pings", Path("."), out, stopped, lambda done, total: None)
+    assert len(list(importing.parts_of(out).iterdir())) == 2
+    for _ in range(2):  # continued, and once more over itself
+        made, unreadable = imported("pings", Path("."), out)
+        assert (len(made.entries), unreadable) == (4, [])

@@ -356,6 +356,28 @@ def test_check_says_what_looks_wrong(tmp_path):
     assert not [f for f in check(TraceSet(tmp_path / "set.npz"), 1_000) if "Mbit/s" in f.what]
 
 
+def test_other_units_and_pairs_of_different_lengths_are_found(tmp_path):
+    folder = trace_folders.leocc(tmp_path / "traces", "ABC", 4)
+    (folder / "A/1/delay_1.txt").write_text("0\n" * 1_999 + "20\n")  # in s, rounded
+    (folder / "A/2/bw_2.txt").write_text("\n".join(map(str, range(5_000))) + "\n")
+    (folder / "A/3/bw_3.txt").write_text("\n".join(map(str, range(19_989))) + "\n")  # less by 11 ms, and by 10 ms
+    (folder / "A/4/bw_4.txt").write_text("\n".join(map(str, range(19_990))) + "\n")
+    out = tmp_path / "set.npz"
+    done = called("traces", "import", "leocc", str(folder), "--out", str(out), "--workers", "1")
+    assert "warning: 2 of 12 paths, first A/2: rates and delays of different lengths: 5 s and 20 s\n" in done.stderr
+    assert "11 of 12" not in done.stderr
+    found = {(f.what, f.path): f.value for f in check(TraceSet(out))}
+    assert found["RTT below 1 ms: other units?", "A/1"] == "median 0 ms"
+    assert found["doubtful times", "A/3"] == "rates and delays of different lengths: 19.989 s and 20 s"
+    assert ("doubtful times", "A/4") not in found
+    sites = trace_folders.wetlinks(tmp_path / "WetLinks")
+    for file in sites.rglob("net_iperf.csv"):  # 0.1 kbit/s, and 10 kbit/s
+        file.write_text(file.read_text().replace("000000.0,", "00.0,").replace(",10000000.0", ",10000.0"))
+    made("wetlinks", sites, tmp_path / "wet.npz")
+    whats = {f.what for f in check(TraceSet(tmp_path / "wet.npz"))}
+    assert {"rate below 0.2 Mbit/s: other units?", "return rate below 0.2 Mbit/s: other units?"} <= whats
+
+
 def test_pauses_of_probes_and_frozen_values_are_found(tmp_path):
     trace_folders.ping(tmp_path / "logs/a/a.txt", 2_000)
     lines = (tmp_path / "logs/a/a.txt").read_text().splitlines()

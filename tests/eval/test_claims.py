@@ -155,6 +155,20 @@ def test_verdicts_of_distributions_with_known_answer():
     assert (two.verdict, two.reason) == ("undecidable", "needs 3 runs (a larger profile)")
 
 
+def test_what_is_no_number_or_not_there_is_undecidable():
+    ratio = verdict('minus = "g", per = 0, at_least = 0.9', *[0.95] * 6)  # 0 / 0
+    assert (ratio.verdict, ratio.reason) == ("undecidable", "g is no number in these runs")
+    level = verdict("highest = 'sea-ny-isl'", *[0.95] * 6)
+    assert (level.verdict, level.reason) == ("undecidable", "needs the level sea-ny-isl")
+    found = claims.read(GOOD.replace('of = "g"', 'of = "g[bbr3]"'))[0].judge(world({"leoem-single"}))
+    assert (found.verdict, found.reason) == ("undecidable", "needs the level 'bbr3'")
+
+
+def test_runs_that_lack_a_value_are_counted_beside_the_figure():
+    partly = verdict("at_least = 0.9", *[0.95] * 9, None, None)
+    assert (partly.verdict, partly.measured) == ("holds", "G 0.95 ± 0.00 (cubic in 9 of 11 runs)")
+
+
 def test_an_interval_follows_each_figure():
     # the median of resamples of 0.80 and 0.90 in equal parts is either, or their mean: half the interval is 0.05
     assert verdict("at_least = 0.9", *[0.80, 0.90] * 20).measured == "G 0.85 ± 0.05"
@@ -299,6 +313,8 @@ values = { g = { suite = "leoem-single", metric = "goodput_share", who = "cubic"
     [
         ("at_least =", "at_lest =", "X.conditions.0.at_lest"),
         ("at_least = 0.9", 'at_least = "h"', "h is no value"),
+        ("at_least = 0.9", "at_least = nan", "X.conditions.0.at_least"),
+        ("{g:.2f}", "{g:zz}", "measured: g:zz is no format of a number"),
         ("at_least = 0.9", 'at_least = [0.9, "half * g"]', "X.conditions.0.at_least"),
         (", at_least = 0.9", "", "needs conditions, each with `of` and a limit"),
         ("{g:.2f}", "{h:.2f}", "h is no value"),

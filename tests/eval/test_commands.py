@@ -113,6 +113,17 @@ def test_demo_without_learners_or_a_checkpoint_says_so_and_shows_the_baselines(o
         assert (tmp_path / "shown" / suite / "report.html").stat().st_size > 100_000
 
 
+def test_an_interrupted_demo_says_how_to_go_on_with_the_same(orbitcc, monkeypatch):
+    from orbitcc.eval import runner
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "run_suite", interrupted)
+    code, _, err = orbitcc("demo", "--shipped", "--out", "shown")
+    assert (code, err.splitlines()[-1].endswith("Continue with: orbitcc demo --shipped --out shown")) == (130, True)
+
+
 @pytest.mark.slow
 def test_demo_trains_with_rllib_and_its_policy_beats_cubic_and_bbr3(tmp_path):
     pytest.importorskip("ray.rllib")

@@ -1,5 +1,6 @@
 """Scenarios, suites and papers of others by `module:name`: used from the command line, never from a file."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -8,10 +9,24 @@ from pathlib import Path
 import pytest
 
 from orbitcc.common.errors import OrbitccError
-from orbitcc.eval import suites
+from orbitcc.eval import contenders, papers, suites
+from orbitcc.eval.runner import run_suite
 from tests.commands.shell import orbitcc
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """Writes the module `mine`, which begins with all of own_suite; what it registers is forgotten afterwards."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    monkeypatch.setattr(suites, "SUITES", dict(suites.SUITES))  # before the first import, which registers its suite
+    own = importlib.import_module("own_suite")
+    suites.SUITES.setdefault(own.LossyLink.name, own.LossyLink)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    head = "from dataclasses import replace\nimport numpy as np\nfrom own_suite import *\n"
+    return lambda text: (tmp_path / "mine.py").write_text(f"{head}{text}\n")
 
 
 def call(*words: str) -> subprocess.CompletedProcess[str]:
@@ -72,6 +87,70 @@ def test_code_that_ends_its_program_is_refused(body, tmp_path):
     done = orbitcc("run", "ending:world", cwd=tmp_path)
     assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1), done.stderr
     assert "SystemExit" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("def measure(self, *_): return {**GOOD, 'goodput_share': np.float32(1.5)}", ""),
+        ("def measure(self, *_): return {**GOOD, 'goodput_share': np.nan}", ""),
+        (
+            "def measure(self, *_): return {**GOOD, 'goodput_share': 1e200}",
+            "measure.goodput_share: 1e+200",
+        ),
+        (
+            "def measure(self, *_): return {**GOOD, 'goodput_share': 'good'}",
+            "measure.goodput_share: 'good'",
+        ),
+        ("def measure(self, *_): return {**GOOD, 'goodput_share': True}", "measure.goodput_share: True"),
+        ("def measure(self, *_): return {'delay_inflation': 1}", ""),
+        ("def measure(self, *_): return [1]", "a table of numbers"),
+        ("def measure(self, *_): return 1 / 0", "measure: 'ZeroDivisionError: division by zero'"),
+        ("def measure(self, *_): raise SystemExit(0)", "measure: 'SystemExit: 0'"),
+        ("def case(self, point, seed): return None", "case: 'None'"),
+        ("def case(self, point, seed): raise RuntimeError('no')", "case: 'RuntimeError: no'"),
+        ("def grid(self, profile): return []", "grid"),
+        ("metrics = ()", "one Metric or more"),
+        ("metrics = (Metric('a', 'A', '', 'Higher', 1.0, ''),)", "metric a.better: 'Higher'"),
+        ("metrics = (Metric('a', 'A', '', 'lower', 'x', ''),)", "metric a.ideal: 'x'"),
+        ("metrics = (Metric('a', 'A', '', 'lower', 1.0, '', decimals=-1),)", "metric a.decimals: -1"),
+        ("trade = ('goodput_share', 'delay')", "two of its metrics (goodput_share, delay_inflation)"),
+        ("by = 'losses'", "mine.by"),
+        ("def grid(self, profile): return [{'loss': np.nan}]", "mine.grid.loss"),
+        ("profiles = {'quick': 'x'}", "whole numbers of runs"),
+    ],
+)
+def test_a_suite_that_does_not_work_is_named(body, says, tmp_path, mine):
+    good = "GOOD = {'goodput_share': 1.0, 'delay_inflation': 1.0}"
+    mine(f"{good}\nclass Mine(LossyLink):\n    name = 'mine'\n    {body}")
+
+    def rows(resume: bool) -> list[dict]:
+        suite = suites.get(suites.named("mine:Mine"))
+        beside = contenders.line_up(["cubic"], [])
+        return run_suite(suite, beside, out_dir=tmp_path / "out", runs=1, workers=1, quiet=True, resume=resume).rows
+
+    if says:
+        with pytest.raises(OrbitccError) as error:
+            rows(resume=False)
+        assert says in str(error.value)
+    else:
+        assert rows(resume=False) == rows(resume=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("scores=()", "with one Score or more"),
+        ("suites=('lossy-link',)", "a table of contenders by suite"),
+        ("scores=(Score('x', 'rate-step', 'y'),)", "score 'x'.suite: unknown name 'rate-step'"),
+        ("scores=(Score('x', 'lossy-link', 'y'),)", "score 'x'.metric: unknown name 'y'"),
+    ],
+)
+def test_a_paper_that_cannot_be_shown_is_refused_before_its_runs(change, says, mine):
+    mine(f"PAPER = replace(PAPER, {change})")
+    with pytest.raises(OrbitccError) as error:
+        papers.named("mine:PAPER")
+    assert says in str(error.value)
 
 
 def test_two_suites_cannot_have_one_name(monkeypatch):

@@ -70,6 +70,10 @@ def test_the_command_judges_other_draws_with_its_own(draws, tmp_path, monkeypatc
     wrong = called(*command, *own, "--resume", "--with", str(draws / "a"), "--with", str(draws / "c"))
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("error: --with: ")
+    again = ("--set", "first_run=201", "--out", str(tmp_path / "again"), "--with", str(tmp_path / "own"))
+    wrong = called(*command, *again)
+    assert (wrong.returncode, "draws with other runs each" in wrong.stderr) == (2, True)
+    assert not (tmp_path / "again").exists(), "nothing was run"
 
 
 @pytest.mark.parametrize(

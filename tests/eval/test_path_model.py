@@ -70,8 +70,43 @@ def test_the_command_writes_a_distribution_that_draws_paths_like_the_measured_on
     again = called("traces", "model", *given)
     assert again.returncode == 2
     assert "--overwrite" in again.stderr
-    for wrong in (["--out", str(tmp_path / "model.npz")], ["--out", str(out), "--overwrite", "--plot", "x.txt"]):
+    for wrong in (
+        ["--out", str(tmp_path / "model.npz")],
+        ["--out", str(out), "--overwrite", "--plot", "x.txt"],
+        ["--out", str(out), "--overwrite", "--workers", "0"],
+        ["--out", str(out), "--overwrite", "--workers", "-3"],
+    ):
         assert called("traces", "model", given[0], *wrong).returncode == 2
+
+
+def test_a_model_that_is_stopped_says_so(tmp_path, monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(path_model, "model", stopped)
+    done = called("traces", "model", trace_folders.shared(), "--out", str(tmp_path / "m.toml"))
+    assert done.returncode == 130
+    assert done.stderr == "interrupted; nothing is kept. Start again with the same command\n"
+
+
+def test_paths_that_are_fitted_together_are_compared_together(tmp_path, monkeypatch):
+    """A has 30 traces with RTTs of 42 to 100 ms; each of twelve other places has three with 400 ms."""
+    monkeypatch.setattr(path_model, "CONTROLLERS", ())
+    folder = trace_folders.leocc(tmp_path / "traces", "A", 30)
+    for place in "BCDEFGHIJKLM":
+        trace_folders.leocc(folder, place, 3)
+        for k in (1, 2, 3):
+            (folder / place / str(k) / f"delay_{k}.txt").write_text("200\n" * 2_000)
+    traces = TraceSet(trace_folders.imported("leocc", folder, tmp_path / "set.npz"))
+    del traces.index["source"]  # as of a set of another program
+    found = path_model.model(traces, "m", EACH, worlds=2)
+    assert set(found.notes) == {"A", "other places"}
+    assert found.table["description"].endswith(traces.path)
+    shares = {
+        part: np.mean([np.nanmedian(path.rtt_ms) > 200 for path in found.seen[part]]) for part in ("test", "generated")
+    }
+    assert 0.2 < shares["test"] < 0.9
+    assert shares["generated"] == pytest.approx(shares["test"], abs=0.3)
 
 
 def test_a_set_with_few_paths_is_refused(tmp_path):

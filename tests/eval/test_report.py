@@ -304,6 +304,25 @@ def made_of(results, medians, runs=8):
     return dataclasses.replace(results, contenders=contenders.line_up(list(medians), []), runs=runs, rows=rows)
 
 
+def test_who_lacks_a_value_in_a_run_is_best_at_nothing_and_named(results, tmp_path, capsys):
+    made = made_of(results, {"cubic": (0.95, 1.1, 0.0), "reno": (0.9, 1.2, 0.01), "vegas": (0.85, 1.3, 0.02)})
+    for row in made.rows:
+        if row["contender"] == "cubic" and row["seed"] >= 6:
+            row["metrics"]["delay_inflation"] = None
+    goodput, delay, _ = made.suite.metrics
+    assert (leaders(made, goodput), leaders(made, delay)) == (["cubic"], ["reno"])
+    assert front(made) == ["reno"]
+    says = f"{delay.title}: cubic has a value in 6 of 8 runs"
+    assert says in written(made, tmp_path)[0]
+    print_table(made)
+    assert says in " ".join(capsys.readouterr().out.split())
+    alone = dataclasses.replace(made, contenders=made.contenders[:1])
+    assert alone.gaps("delay_inflation") == {"cubic": (6, 8)}
+    for row in made.rows:
+        row["metrics"]["delay_inflation"] = None if row["seed"] >= 6 else 1.0
+    assert made.gaps("delay_inflation") == {}, "nobody has a value there"
+
+
 def test_who_leaves_the_link_idle_is_best_at_nothing_but_may_be_on_the_front(results):
     made = made_of(results, {"vegas": (0.3, 1.0, 0.0), "cubic": (0.9, 1.5, 0.01), "reno": (0.85, 1.6, 0.02)})
     _, delay, loss = made.suite.metrics

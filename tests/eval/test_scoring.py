@@ -162,6 +162,9 @@ def test_seconds_bound_the_whole(candidate, tmp_path):
         assert found["worlds"] < 50
     assert found["stopped"] == "the time is over before 2 worlds were" == found["reason"]
     assert found["combined_score"] == 0
+    shown = called("score", str(candidate(source)), "--suite-set", "extremes", "--seconds", "2", "--runs", "50")
+    assert "before 2 worlds were" in shown.stdout
+    assert "0.000" not in shown.stdout
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,16 @@ def test_a_space_is_what_the_distribution_declares():
     assert not any(p.change for p in space_of("train-astraea").parameters)  # static links
 
 
+def test_the_rtt_of_an_access_network_is_searched(tmp_path):
+    """As in models of measured paths: 0.1 ms, and 40 to 50 ms that the access network always adds."""
+    access = "[access]\nprocessing_rtt_ms = [30, 35]\nterrestrial_rtt_ms = [10, 15]\n"
+    fields = 'kind = "paths"\nname = "m"\nrate_mbps = [90, 110]\nbase_rtt_ms = [0.1, 0.1]\nbuffer_bdp = [1, 2]\n'
+    (tmp_path / "m.toml").write_text(f"{fields}flows = [1, 1]\n{access}")
+    space = space_of(str(tmp_path / "m.toml"))
+    rtt = next(p for p in space.parameters if p.name == "base_rtt_ms")
+    assert (rtt.span.low, rtt.span.high, rtt.default) == (pytest.approx(40.1), pytest.approx(50.1), 50.0)
+
+
 def test_a_world_has_what_was_chosen():
     made = search(".", "reno").world({"base_rtt_ms": 20.0, "base_rtt_ms_2": 80.0, "rate_factor_3": 0.5, "loss": 0.01})
     assert [made.base_rtt_ms(0, t) for t in (5, 15, 25, 35)] == [20, 20, 80, 80]

@@ -71,6 +71,10 @@ def test_each_satellite_has_two_links_in_its_plane_and_one_to_each_neighbouring_
     assert (degree[at_the_seam] == (4 if shell.closed else 3)).all()
 
 
+def test_one_satellite_has_no_links():
+    assert Shell(planes=1, satellites_per_plane=1, inclination_deg=53, altitude_km=550).grid().shape == (0, 2)
+
+
 def test_links_across_the_seam_are_as_short_as_the_others():
     grid = STARLINK.grid()
     plane = grid // 22

@@ -134,6 +134,24 @@ def test_a_trace_is_cut_and_repeated():
     assert long.capacity.t_s.tolist() == [0, 10, 20, 30, 40]
 
 
+def test_a_rest_that_ends_beside_a_point_adds_no_second_one():
+    """60 s - 59.9 s is 1.4e-15 s more than 0.1 s, where the delay, the route and the rate change."""
+    t, ms = np.round(np.arange(0, 59.9, 0.1), 9), np.tile([10.0, 20.0], 300)[:599]
+    knots, forward = steps(t, ms, end_s=59.9)
+    slots = tuple(Slot(k, mid_change=k > 0) for k in t.tolist())
+    own = PathTrace("test", knots, forward, forward, slots, Capacity(t, ms, ms))
+    for long in (own.lasting(60), own.lasting(120), own.lasting(59.9).since(0.1 - 1e-15).lasting(600)):
+        assert np.diff(long.t_s).min() > 0.4e-6
+        assert np.diff(long.capacity.t_s).min() > 0.09
+        assert np.diff([s.start_s for s in long.slots]).min() > 0.09
+    again = own.lasting(60)
+    assert (again.duration_s, again.slots[-1].start_s, again.capacity.t_s[-1]) == (60, 59.9, 59.9)
+    assert again.base_rtt_ms([0.05, 0.15, 59.85, 59.95]).tolist() == [20, 40, 20, 20]
+    late = own.since(0.1 - 1e-15)
+    assert (late.slots[0].mid_change, late.slots[1].start_s) == (True, pytest.approx(0.1))
+    assert late.base_rtt_ms([0, 0.05]).tolist() == [40, 40]
+
+
 def test_statistics_are_those_of_the_series():
     slots = (*trace().slots, Slot(16.0, outage=True))
     found = trace(slots=slots).statistics()

@@ -46,6 +46,40 @@ def test_workers_end_with_a_parent_that_is_killed(kill: int, tmp_path) -> None:
     pytest.fail("workers were there 60 s later")
 
 
+INTERRUPTED = """
+import os, signal, sys, time
+from orbitcc.parallel import processes
+
+if __name__ == "__main__":
+    os.setpgrp()
+    signal.signal(signal.SIGINT, lambda *_: print("the parent", flush=True))
+    with processes.pool(2) as pool:
+        begun = [pool.submit(os.getpid) for _ in range(2)]
+        for _ in range(int(sys.argv[1])):
+            os.killpg(0, signal.SIGINT)
+            time.sleep(0.05)
+        print(len([one.result() for one in begun]), flush=True)
+"""
+
+
+def test_ctrl_c_while_workers_begin_is_the_parents(tmp_path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(INTERRUPTED)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, str(script), "40"], capture_output=True, text=True, env=environment, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "the parent" in done.stdout
+    assert done.stdout.endswith("2\n")
+
+
+@pytest.mark.parametrize("count", [0, -3])
+def test_less_than_one_worker_is_refused(count):
+    with pytest.raises(OrbitccError, match=f"workers: {count} is not allowed; allowed: 1 or more"), work.workers(count):
+        pass
+
+
 def test_a_number_of_workers_is_refused_beside_a_cluster(monkeypatch):
     monkeypatch.setattr(cluster, "find", lambda address: "10.0.0.1:6379" if address == "auto" else address)
     for address in ("auto", "10.0.0.1:6379"):

@@ -90,5 +90,6 @@ def test_a_named_run_is_called_by_its_name_and_goes_on_with_equal_settings(tmp_p
     assert (code, "--seed: 5 is not allowed; allowed: 1, as in the run" in said) == (2, True)
     code, error = train(*SMALL, "--set", "learner.lr=1e-5", "--name", "Mine.2", "--resume")
     assert (code, "a resumed run keeps the values it began with" in error) == (2, True)
-    code, error = train("--name", "../elsewhere")
-    assert (code, "--name" in error) == (2, True)
+    for wrong in ("../elsewhere", "Cubic"):
+        code, error = train("--name", wrong)
+        assert (code, "--name" in error) == (2, True)

@@ -80,12 +80,24 @@ def test_a_policy_is_compared_on_the_worlds_of_its_training(policy: str, parts: 
     assert len(getattr(DISTRIBUTIONS.get(str(found), found), "parts", ())) == parts
 
 
+def test_the_worlds_that_chose_a_policy_are_refused() -> None:
+    with pytest.raises(OrbitccError, match=r"--seed: 1000000 .*whose worlds chose best/"):
+        compare.compare("astraea", worlds=1, seed=1_000_000)
+
+
+def test_a_policy_with_the_name_of_a_controller_is_not_compared(tmp_path) -> None:
+    card, tensors = checkpoint.read(checkpoint.resolve("astraea"))
+    named = checkpoint.save(tmp_path / "cubic", card.model_copy(update={"name": "cubic"}), tensors)
+    with pytest.raises(OrbitccError, match=r"'cubic' .*a policy that does not have the name of a controller"):
+        compare.compare(str(named), worlds=1)
+
+
 def test_a_run_is_compared_on_the_worlds_of_its_own_configuration(tmp_path) -> None:
     plan = recipe.load("astraea", ["scenario=train-leo"])
     about = {"recipe": plan.model_dump(), "worlds": plan.world_digest()}
     run = RunFolder.create(tmp_path, "train-leo", "astraea", 1, about, name="run")
     shutil.copytree(checkpoint.SHIPPED / "astraea", run.best)
-    assert compare.trained_on(checkpoint.load(str(run.best))) == (DISTRIBUTIONS["train-leo"], plan.evaluation.score)
+    assert compare.trained_on(checkpoint.load(str(run.best))) == (DISTRIBUTIONS["train-leo"], plan.evaluation)
     assert plan.evaluation.score != Weights()
 
 
@@ -185,9 +197,9 @@ def always(card: ModelCard, action: float) -> _sim.Policy:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", recipe.names())
 def test_no_recipe_prefers_a_policy_that_hardly_sends(name: str) -> None:
-    """With its own score and held-out worlds (the first four), every classical controller is far better."""
+    """With its own score and its first 32 held-out worlds, every classical controller is far better."""
     plan, card = recipe.load(name), checkpoint.load("astraea").card
-    worlds = HeldOut(plan.world(), plan.preset, worlds=4, seed=plan.evaluation.seed)
+    worlds = HeldOut(plan.world(), plan.preset, worlds=32, seed=plan.evaluation.seed)
     weights, native = plan.evaluation.score, {"name": "policy", "params": {"policy": "p"}}
     idle = {
         action: weights.score(worlds.run(native, {"p": always(card, action)}))

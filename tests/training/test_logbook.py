@@ -69,6 +69,21 @@ def test_a_factory_that_is_none_is_told_at_once(name):
         factory(name)
 
 
+@pytest.mark.parametrize("raised", ["SystemExit(0)", "ValueError('no')"])
+def test_a_logbook_that_fails_is_named(raised, tmp_path, monkeypatch):
+    text = (
+        f"from orbitcc.training.logbook import Logbook\nclass Bad(Logbook):\n    def write(self, *_): raise {raised}\n"
+    )
+    (tmp_path / "bad_logbook.py").write_text(f"{text}def make(folder, resume_at): return Bad()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    books = Logbooks.open(tmp_path, None, ["bad_logbook:make"])
+    with pytest.raises(
+        OrbitccError, match=r"--logbook: 'bad_logbook:make' .*whose `write` works .*bad_logbook.py line 3"
+    ):
+        books.write(1, {"train/reward": 1.0})
+    books.close()
+
+
 def test_the_documented_logbook_works(tmp_path, monkeypatch):
     text = next(
         block

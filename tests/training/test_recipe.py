@@ -1,5 +1,6 @@
 """Recipes: what ships is valid, what is wrong is named."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,6 +54,21 @@ def test_wrong_values_name_the_field(change: str, message: str) -> None:
         recipe.load(of("ppo-mixed"), [change])
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("sb3-sac-leo", "learner.grad_clip=1", r"learner\.grad_clip"),
+        ("astraea", ("algorithm=rllib-td3", "learner.threads=2"), r"learner\.threads: 2 .*env_runners"),
+        ("astraea", "learner.replay=100", r"learner\.replay: 100 .*at least batch = "),
+        ("ppo-leo", "network.gate_inputs=[3]", r"network\.gate_inputs: \[3\] .*none without experts"),
+        ("ppo-leo", "network.gate_hidden=[8]", r"network\.gate_hidden: \[8\] .*none without experts"),
+    ],
+)
+def test_a_value_without_effect_is_refused(name: str, change: str | tuple[str, ...], message: str) -> None:
+    with pytest.raises(OrbitccError, match=message):
+        recipe.load(of(name), [change] if isinstance(change, str) else change)
+
+
 @pytest.mark.parametrize("name", ["ppo-mixed", "astraea"])
 def test_only_learners_of_single_flows_train_on_the_emulator(name: str) -> None:
     with pytest.raises(OrbitccError, match=r"backend.*simulator, with (rllib-ppo-worlds|astraea-td3)"):
@@ -98,6 +114,12 @@ def test_a_setting_that_cannot_apply_is_refused(algorithm: str) -> None:
 def test_a_run_folder_keeps_the_whole_recipe(name: str) -> None:
     plan = recipe.load(of(name))
     assert recipe.Recipe.build(plan.model_dump()) == plan
+
+
+@pytest.mark.parametrize("name", recipe.names())
+def test_a_copy_of_a_recipe_finds_its_worlds(name: str, tmp_path: Path) -> None:
+    shutil.copy(recipe.RECIPES / f"{name}.toml", tmp_path / "mine.toml")
+    assert recipe.load(str(tmp_path / "mine.toml")) == recipe.load(name)
 
 
 def test_worlds_may_be_a_mixture_in_the_recipe() -> None:

@@ -114,7 +114,11 @@ def test_a_search_tries_keeps_and_goes_on(tmp_path):
     best = max(float(row["score"]) for row in rows if row["score"])
     assert found["best_score"] == best
     assert recipe.load(str(folder / "best.toml")).learner.lr == found["best"]["learner.lr"]
-    assert len(list((folder / "runs").iterdir())) == 2
+    runs = list((folder / "runs").iterdir())
+    assert len(runs) == 2
+    kept = [json.loads((run / "state" / "progress.json").read_text()) for run in runs]
+    (best_at,) = {one["best_at"] for one in kept if one["best_score"] == best}
+    assert found["untrained"] == ([1] if best_at == 0 else [])
 
 
 @pytest.mark.slow

@@ -274,8 +274,8 @@ mod tests {
     #[test]
     fn shipped_policies_act_as_numpy_computes_from_their_files() {
         for (name, first, second) in [
-            ("zenith", 0.62324, 1.0),
-            ("zenith-rllib", 0.32627, 1.0),
+            ("zenith", 0.78177, 1.0),
+            ("zenith-rllib", 0.38695, 1.0),
             ("apogee", 0.89786, 0.73412),
             ("perigee", 0.6087, 0.81844),
             ("astraea", 0.77332, 0.98349),

@@ -152,6 +152,7 @@ pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
         return Err(format!("drain_every_s = {every_s}: must be 0 unless a window is moved, and rounding is fraction"));
     }
     within("occupancy_range", steps.occupancy_range, 0.0, 2.0)?;
+    steps.has_effect()?;
     let meaning = steps.meaning();
     let rate = steps.moves == "rate";
     let mut controller = Map::from_iter([("floor".to_owned(), json!(steps.floor_packets))]);
@@ -169,6 +170,34 @@ pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
 }
 
 impl Steps {
+    /// Err for a parameter that differs from its default and that the others leave without effect.
+    fn has_effect(&self) -> Result<(), String> {
+        let plain = Steps::default();
+        let rate = self.moves == "rate";
+        let drains = self.drain_every_s > 0.0;
+        let of_drains = "drain_every_s is above 0";
+        for (name, acts, given, default, needs) in [
+            ("step", self.form != "list", self.step, plain.step, "form is linear or log"),
+            ("pacing_gain", !rate, self.pacing_gain, plain.pacing_gain, "moves is window"),
+            ("floor_mbps", rate, self.floor_mbps, plain.floor_mbps, "moves is rate"),
+            ("drain_to", drains, self.drain_to, plain.drain_to, of_drains),
+            ("drain_margin", drains, self.drain_margin, plain.drain_margin, of_drains),
+            ("drain_near_ms", drains, self.drain_near_ms, plain.drain_near_ms, of_drains),
+        ] {
+            if !acts && given != default {
+                return Err(format!("{name} = {given}: must be {default} unless {needs}"));
+            }
+        }
+        if self.cap_of != plain.cap_of && self.cap_bdp == 0.0 {
+            return Err(format!(
+                "cap_of = {}: must be {} unless cap_bdp is above 0",
+                json!(self.cap_of),
+                json!(plain.cap_of)
+            ));
+        }
+        Ok(())
+    }
+
     fn meaning(&self) -> String {
         let Steps { step, cubic, .. } = self;
         let x = if *cubic > 0.0 {
