@@ -131,7 +131,9 @@ class RLlibCongestionEnv(MultiAgentEnv):
     def _play(self, actions: dict[str, NDArray[np.float32]]) -> dict[str, Any]:
         """A step of the world: observation, reward, ends and info of each agent whose interval is over."""
         nothing = np.zeros(self.world.action_space(self.possible_agents[0]).shape or (), np.float32)
-        results = self.world.step({a: nothing for a in self.world.agents if a not in self._due} | actions)
+        if not isinstance(actions, Mapping):
+            raise OrbitccError("actions", actions, "a dict with an action for every agent that decides")
+        results = self.world.step({a: nothing for a in self.world.agents if a not in self._due} | dict(actions))
         infos = results[-1]
         return {agent: [part[agent] for part in results] for agent in infos if infos[agent].get("due", True)}
 

@@ -59,9 +59,9 @@ class SB3VecEnv(VecEnv):
         Raises:
             OrbitccError: another option or number of them, or flows that share worlds (`FlowVectorEnv`).
         """
-        each = [options] * self.num_envs if isinstance(options, Mapping) or options is None else list(options)
-        if len(each) != self.num_envs:
-            raise OrbitccError("options", f"{len(each)} dicts", f"one dict, or {self.num_envs} of them")
+        each = [options] * self.num_envs if isinstance(options, Mapping) or options is None else options
+        if not isinstance(each, Sequence) or len(each) != self.num_envs:
+            raise OrbitccError("options", options, f"one dict, or {self.num_envs} of them")
         known = ("scenario",) if isinstance(self.native, VectorCongestionEnv) else ()
         super().set_options([checked_options(own, *known) for own in each])
 

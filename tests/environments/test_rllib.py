@@ -178,6 +178,16 @@ def test_a_config_without_a_scenario_is_refused() -> None:
             made("dumbbell")
 
 
+def test_actions_of_another_kind_are_refused() -> None:
+    from orbitcc.envs.environments.rllib import RLlibCongestionEnv
+
+    env = RLlibCongestionEnv({"scenario": world(agent())})
+    env.reset(seed=1)
+    for actions in (None, [0.0]):
+        with pytest.raises(OrbitccError, match="^actions: .*a dict with an action for every agent"):
+            env.step(actions)
+
+
 def test_many_worlds_sample_on_over_episode_ends(runner_for) -> None:
     runner = runner_for(world(agent(), agent(start_s=1), duration_s=2.0), worlds=3)
     samples = runner.sample(num_timesteps=600)

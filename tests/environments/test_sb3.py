@@ -138,7 +138,8 @@ def test_options_count_for_the_next_reset_and_for_each_environment() -> None:
 @pytest.mark.parametrize(
     ("native", "options", "said"),
     [
-        (VectorCongestionEnv, [{"scenario": None}], "options: '1 dicts'.*one dict, or 2 of them"),
+        (VectorCongestionEnv, [{"scenario": None}], "options: .*one dict, or 2 of them"),
+        (VectorCongestionEnv, 3, "options: 3 .*one dict, or 2 of them"),
         (VectorCongestionEnv, {"wind": 3}, "options.wind.*scenario"),
         (VectorCongestionEnv, [{}, {"reset_mask": True}], "options.reset_mask.*scenario"),
         (VectorCongestionEnv, [{}, 5], "options.*a dict of options by name"),

@@ -94,11 +94,14 @@ def test_a_folder_travels_as_a_whole(tmp_path):
 
 @pytest.mark.slow
 def test_seeds_on_a_node_that_loses_its_worker_are_those_of_this_machine(ray_nodes, tmp_path):
+    longer = ["agent_steps=20_000", *SMALL[1:]]  # so that the first save is not the last
     words = ["train", "ppo-leo", "--seed", "1", "2", "--name"]
-    done = subprocess.run(command("runs", *words, "here", "--jobs", "2"), cwd=tmp_path, env=LOCALLY, check=False)
+    done = subprocess.run(
+        command("runs", *words, "here", "--jobs", "2", changes=longer), cwd=tmp_path, env=LOCALLY, check=False
+    )
     assert done.returncode == 0
     # A folder that the node, started elsewhere, cannot resolve
-    driver = started("runs", *words, "there", "--ray", ray_nodes.address, cwd=tmp_path)
+    driver = started("runs", *words, "there", "--ray", ray_nodes.address, cwd=tmp_path, changes=longer)
     said = after_a_kill(driver, ray_nodes, tmp_path / "runs" / "there-1")
     assert "seed 1: its node or process died; it continues again" in said
     assert progress(tmp_path / "runs" / "there-1")["restarts"] == 1
