@@ -48,6 +48,8 @@ GROUPS = {
     "Machine": ("doctor", "deploy", "undeploy", "cluster", "mininet", "link", "bench"),
 }
 """Headings of `orbitcc --help` and the commands below each."""
+NARROWEST = 20
+"""Columns of a terminal for which tables are made."""
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO, errno.ENAMETOOLONG)
 """Errors of a disk that is full, read-only or broken: no mistake of this program."""
 
@@ -169,6 +171,9 @@ def main() -> None:
     from orbitcc.common.names import plain
 
     warnings.formatwarning = _line_of_warning
+    os.environ.pop("MPLBACKEND", None)  # commands open no windows, and an unknown one would stop them
+    if os.environ.get("COLUMNS", "").isdigit() and int(os.environ["COLUMNS"]) < NARROWEST:
+        del os.environ["COLUMNS"]  # tables would have no letters
     for stream in (sys.stdout, sys.stderr):  # a locale without UTF-8 has no letters for some names
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -181,6 +181,8 @@ class Direction(Model):
             raise OrbitccError("loss.kind", "load", "another kind if the rate is unlimited")
         if self.late is not None and self.ordering == "fifo":
             raise OrbitccError("ordering", self.ordering, "overtaking if packets may be late")
+        if self.gate_phase_ms and not self.gate_ms:
+            raise OrbitccError("gate_phase_ms", self.gate_phase_ms, "0 if gate_ms is 0")
         return self
 
 

@@ -25,10 +25,12 @@ class SB3VecEnv(VecEnv):
         native: with same-step autoreset, which is SB3's own; its worlds belong to this adapter from now on.
 
     Raises:
-        OrbitccError: `native` has next-step autoreset, or flows with clocks of their own.
+        OrbitccError: `native` is another environment, or has next-step autoreset, or flows with clocks of their own.
     """
 
     def __init__(self, native: VectorCongestionEnv | FlowVectorEnv) -> None:
+        if not isinstance(native, VectorCongestionEnv | FlowVectorEnv):
+            raise OrbitccError("native", type(native).__name__, "a VectorCongestionEnv or a FlowVectorEnv")
         if native.autoreset_mode is not AutoresetMode.SAME_STEP:
             raise OrbitccError("autoreset_mode", native.autoreset_mode.value, AutoresetMode.SAME_STEP.value)
         if isinstance(native, FlowVectorEnv):
@@ -94,7 +96,10 @@ class SB3VecEnv(VecEnv):
 
     def get_attr(self, attr_name: str, indices: int | Sequence[int] | None = None) -> list[Any]:
         """The attribute of the native environment, repeated for each index."""
-        return [getattr(self.native, attr_name) for _ in self._get_indices(indices)]
+        wanted = list(self._get_indices(indices))
+        if wrong := [k for k in wanted if not -self.num_envs <= k < self.num_envs]:
+            raise OrbitccError("indices", wrong[0], f"numbers of environments, 0 to {self.num_envs - 1}")
+        return [getattr(self.native, attr_name) for _ in wanted]
 
     def set_attr(self, attr_name: str, value: Any, indices: int | Sequence[int] | None = None) -> None:
         raise OrbitccError("set_attr", attr_name, "nothing: the environments are one native batch")

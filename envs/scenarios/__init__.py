@@ -42,30 +42,38 @@ from orbitcc.envs.scenarios.training import DISTRIBUTIONS, MEASURED
 
 @dataclass(frozen=True)
 class ScenarioInfo:
-    """A named scenario: `build` takes the parameters, and `params` holds their defaults."""
+    """A named scenario: `build` takes the parameters, and `params` holds their defaults.
+
+    needs: see :func:`register`.
+    """
 
     name: str
     description: str
     params: Mapping[str, Any]
     build: Callable[..., Scenario]
+    needs: Mapping[str, tuple[str, str | float]]
 
 
 SCENARIOS: dict[str, ScenarioInfo] = {}
 
 
-def register(name: str, build: Callable[..., Scenario]) -> None:
-    """Add a scenario. The first line of its docstring is its description; its keyword arguments are its parameters."""
+def register(name: str, build: Callable[..., Scenario], **needs: tuple[str, str | float]) -> None:
+    """Add a scenario. The first line of its docstring is its description; its keyword arguments are its parameters.
+
+    needs: for a parameter, another one without which it has no effect: its name, and its value, or the number that it
+    is above.
+    """
     if name in SCENARIOS or name in DISTRIBUTIONS:
         raise ValueError(f"scenario {name!r} is already registered")
     params = {p.name: p.default for p in inspect.signature(build).parameters.values()}
     description = (inspect.getdoc(build) or "").partition("\n")[0]
-    SCENARIOS[name] = ScenarioInfo(name, description, params, validate_call(build))
+    SCENARIOS[name] = ScenarioInfo(name, description, params, validate_call(build), needs)
 
 
 register("dumbbell", dumbbell)
 register("leo-responsiveness", leo_responsiveness)
-register("leo-path", leo_path)
-register("leoem", leoem_path)
+register("leo-path", leo_path, gap_s=("flows", 1))
+register("leoem", leoem_path, gap_s=("flows", 1), transient_share=("transient_ms", 0))
 register("path-trace", path_trace)
 register("constellation", constellation)
 register("leo-access", leo_access)
@@ -73,12 +81,12 @@ register("starlink-2026", starlink_2026)
 register("geo-ideal", geo_ideal)
 register("geo-viasat-2020", geo_viasat_2020)
 register("geo-viasat-2021", geo_viasat_2021)
-register("geo-rain", geo_rain)
-register("geo-pep", geo_pep)
-register("inter-rtt", inter_rtt)
-register("intra-rtt", intra_rtt)
-register("parking-lot", parking_lot)
-register("efficiency", efficiency)
+register("geo-rain", geo_rain, fades_per_h=("weather", "fades"), start_percent=("weather", "rain"))
+register("geo-pep", geo_pep, pep_controller=("connection", "proxy"), pep_buffer_bytes=("connection", "proxy"))
+register("inter-rtt", inter_rtt, on_outage=("interruption_every_s", 0))
+register("intra-rtt", intra_rtt, on_outage=("interruption_every_s", 0))
+register("parking-lot", parking_lot, on_outage=("interruption_every_s", 0))
+register("efficiency", efficiency, on_outage=("interruption_every_s", 0))
 register("double-dumbbell", double_dumbbell)
 register("cubic-friendliness", cubic_friendliness)
 register("hard-handover", hard_handover)
@@ -123,6 +131,7 @@ def get(name: str, **params: Any) -> Scenario:
             raise UnknownNameError(key, key, info.params)
     try:
         made = info.build(**params)
+        _check_needs(info, params)
     except ValidationError as error:
         raise as_orbitcc_error(error) from None
     except code.RAISED as error:
@@ -134,6 +143,16 @@ def get(name: str, **params: Any) -> Scenario:
     if not isinstance(made, Scenario):
         raise OrbitccError("scenario", name, f"a function that returns a Scenario, not {type(made).__name__}")
     return made
+
+
+def _check_needs(info: ScenarioInfo, params: Mapping[str, Any]) -> None:
+    """OrbitccError for a parameter that has no effect beside the others, which are valid."""
+    for key, (other, needed) in info.needs.items():
+        default, has = info.params[key], params.get(other, info.params[other])
+        works = has == needed if isinstance(needed, str) else float(has) > needed
+        if not works and params.get(key, default) != default:
+            value = needed if isinstance(needed, str) else f"above {needed:g}"
+            raise OrbitccError(key, params[key], f"{default} unless {other} is {value}")
 
 
 TRAINING_RUNS = (2**30, 2**31 - 1)

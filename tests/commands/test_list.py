@@ -47,3 +47,15 @@ def test_a_locale_without_utf_8_lists_everything():
     assert done.returncode == 0, done.stderr
     assert "leo-responsiveness" in done.stdout
     assert done.stdout.isascii()
+
+
+@pytest.mark.parametrize("columns", ["0", "1"])
+def test_tables_have_letters_whatever_the_environment_says_of_the_terminal(columns):
+    done = orbitcc("list", "controllers", env={**os.environ, "COLUMNS": columns})
+    assert "westwood" in done.stdout
+
+
+def test_a_drawing_backend_that_does_not_exist_is_not_asked_for(tmp_path):
+    words = ["run", "dumbbell", "--set", "duration_s=1", "--plot", str(tmp_path / "run.png")]
+    done = orbitcc(*words, env={**os.environ, "MPLBACKEND": "none"})
+    assert (done.returncode, done.stderr) == (0, "")

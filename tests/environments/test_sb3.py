@@ -151,3 +151,12 @@ def test_options_that_cannot_be_passed_on_are_refused(native, options, said) -> 
     with pytest.raises(OrbitccError, match=said):
         env.set_options(options)
     env.reset()
+
+
+def test_other_environments_and_numbers_are_refused() -> None:
+    with pytest.raises(OrbitccError, match="native: 'CongestionEnv'.*VectorCongestionEnv or a FlowVectorEnv"):
+        shim(CongestionEnv("dumbbell"))
+    env = shim(VectorCongestionEnv(2, scenario(None), autoreset_mode="SameStep"))
+    assert env.get_attr("num_envs", indices=[1, -1]) == [2, 2]
+    with pytest.raises(OrbitccError, match="indices: 5 .*0 to 1"):
+        env.get_attr("num_envs", indices=[5])

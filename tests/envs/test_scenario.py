@@ -119,6 +119,7 @@ def test_wrong_flow_text_is_one_clear_error(text, says):
         ),
         ("links.0.gate_ms", -1, "links.0.gate_ms: -1"),
         ("links.0.burst_bytes", 1.5, "links.0.burst_bytes: 1.5 .*whole number"),
+        ("links.0.gate_phase_ms", 30, "links.0.gate_phase_ms: 30.* 0 if gate_ms is 0"),
         ("links.0.reverse", {"burst_bytes": 9000}, "links.0.reverse.burst_bytes: 9000 .*0 if the rate is unlimited"),
         ("flows.0.reroutes", [{"at_s": 3, "path": ["nowhere"]}], "flows.0.reroutes.0.path.0: unknown name 'nowhere'"),
         ("flows.0.reroutes", [{"at_s": 3, "path": [0]}] * 2, "flows.0.reroutes.1.at_s: 3"),

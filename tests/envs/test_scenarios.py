@@ -132,6 +132,26 @@ def test_wrong_parameters_are_named():
         scenarios.get("parking-lot", duration_s=20)
 
 
+@pytest.mark.parametrize(
+    ("name", "without", "parameter", "beside"),
+    [
+        ("leo-path", {}, {"gap_s": 3.0}, {"flows": 2}),
+        ("leoem", {}, {"transient_share": 0.5}, {"transient_ms": 100.0}),
+        ("geo-rain", {}, {"start_percent": 1.0}, {"weather": "rain"}),
+        ("geo-rain", {"weather": "rain"}, {"fades_per_h": 2.0}, {"weather": "fades"}),
+        ("geo-pep", {"connection": "end-to-end"}, {"pep_controller": "cubic"}, {"connection": "proxy"}),
+        ("inter-rtt", {}, {"on_outage": "hold"}, {"interruption_every_s": 15.0}),
+        ("parking-lot", {"interruption_every_s": 0.0}, {"on_outage": "hold"}, {"interruption_every_s": 15.0}),
+    ],
+)
+def test_a_parameter_without_effect_is_refused(name, without, parameter, beside):
+    ((key, value),), ((needed, _),) = parameter.items(), beside.items()
+    with pytest.raises(OrbitccError, match=f"^{key}: {value!r} .* unless {needed} is "):
+        scenarios.get(name, **without, **parameter)
+    assert scenarios.get(name, **beside, **parameter) != scenarios.get(name, **beside)
+    scenarios.get(name, **without, **{key: scenarios.SCENARIOS[name].params[key]})
+
+
 @pytest.mark.parametrize("name", scenarios.SCENARIOS)
 @pytest.mark.parametrize("wrong", [float("nan"), "no such thing", [["list"]]], ids=["nan", "text", "list"])
 def test_every_parameter_is_named_where_it_is_wrong(name, wrong):
