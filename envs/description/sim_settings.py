@@ -38,11 +38,12 @@ class SimSettings(Model):
     initial_cwnd_packets: Annotated[int, number(1, 10_000, "packets", whole=True)] = 10
     rmem_bytes: tuple[Annotated[int, _buffer], Annotated[int, _buffer], Annotated[int, _buffer]] | None = Field(
         default=None,
-        description="receive buffer of TCP: minimum, initial, maximum (net.ipv4.tcp_rmem); None: 4096, the default of the "
-        "kernel (131072; 87380 in 4.15), 67108864",
+        description="receive buffer of TCP: minimum, initial, maximum (net.ipv4.tcp_rmem); None: 4096, the default of "
+        "the kernel (131072; 87380 in 4.15), 67108864",
     )
     wmem_bytes: tuple[Annotated[int, _buffer], Annotated[int, _buffer], Annotated[int, _buffer]] = Field(
-        default=(4096, 16_384, 67_108_864), description="send buffer of TCP: minimum, initial, maximum (net.ipv4.tcp_wmem)"
+        default=(4096, 16_384, 67_108_864),
+        description="send buffer of TCP: minimum, initial, maximum (net.ipv4.tcp_wmem)",
     )
     moderate_rcvbuf: bool = True
     slow_start_after_idle: bool = Field(default=True, description="of TCP")
