@@ -94,6 +94,12 @@ def check_place(path: str | os.PathLike[str]) -> None:
         raise FileError("file", str(path), f"a writable place ({folder} is not a folder that can be written)")
 
 
+def check_ending(field: str, path: Path, *endings: str) -> None:
+    """FileError, which names the field, when the name of a file ends otherwise."""
+    if path.suffix not in endings:
+        raise FileError(field, str(path), f"a name ending in {' or '.join(endings)}")
+
+
 def open_regular(
     path: str | os.PathLike[str], most_bytes: int, *, append: bool = False
 ) -> io.BufferedReader | io.BufferedRandom:

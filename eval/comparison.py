@@ -16,7 +16,7 @@ from orbitcc.common.files import parse_json, read_text
 from orbitcc.envs.controllers import PROGRAM
 from orbitcc.eval import suites
 from orbitcc.eval.front import SHARES, low_share
-from orbitcc.eval.results import PLAN, CaseKey, Row, load_planned, value_of
+from orbitcc.eval.results import ASSESSMENT, PLAN, CaseKey, Row, load_planned, value_of
 from orbitcc.eval.statistics import Estimate, Standing, median, median_estimate, verdict
 from orbitcc.eval.suites import Metric
 
@@ -82,6 +82,8 @@ def differences(
         chosen, others = _chosen(one, first, "--a"), _chosen(two, second, "--b")
         names = ", ".join(first), ", ".join(second)
         sides = [(suite, *names, _pairs(mine, others[suite])) for suite, mine in chosen.items() if suite in others]
+    if any(suite == ASSESSMENT for suite, *_ in sides):
+        raise FileError("run_a", str(a), "results of `orbitcc eval` or `orbitcc reproduce`, not of `orbitcc assess`")
     found = [difference for side in sides for difference in _differences(*side)]
     if not found:
         raise FileError("run_b", str(a if b is None else b), f"the results with runs of a suite that {a} has, too")

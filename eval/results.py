@@ -41,6 +41,8 @@ CaseKey = tuple[str, int]
 """Scenario and seed."""
 
 RUNS, PLAN = "runs.jsonl", "results.json"
+ASSESSMENT = "assessment"
+"""The suite of the rows of an assessment, which no other command knows."""
 
 MOST_ROW = 1 * MB
 """Bytes of a row."""

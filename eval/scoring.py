@@ -64,11 +64,15 @@ FACTORS: Mapping[str, tuple[str, Callable[[float], float], str]] = {
     "delay_inflation": ("delay", lambda x: max(1.0, x) ** -0.5, "the mean RTT is {:.1f} times the base RTT"),
     "delay_ratio": ("delay", lambda x: max(1.0, x) ** -0.5, "the mean RTT is {:.1f} times the base RTT"),
     "goodput_ratio": ("fairness", lambda x: x, "of two flows one gets {:.2f} of the goodput of the other"),
+    "own_over_fair": ("fairness", lambda x: min(x, 1 / x) if x > 0 else 0.0, "it gets {:.2f} of the fair share"),
+    "own_share": ("fairness", lambda x: max(0.0, min(x, 1 - x)) / max(x, 1 - x), "it gets {:.1%} of what both get"),
     "jain": ("fairness", lambda x: x, "Jain's index of its flows is {:.2f}"),
     "retransmission_rate": ("loss", lambda x: max(0.0, 1 - 2 * x), "it retransmits {:.1%} of its packets"),
 }
 """Metric of a suite -> the kind of factor, the factor of the utility in [0, 1], and the metric in words."""
 USE = {key for key, (kind, *_) in FACTORS.items() if kind == "use"}
+OWN = {"goodput_ratio", "own_over_fair", "own_share"}
+"""What shows beside rivals how much the candidate itself sends."""
 UTILITY = "use x sqrt(base RTT / mean RTT) x fairness x (1 - 2 retransmission rate), as far as a suite measures them"
 
 _policies: dict[str, AnyPolicy] = {}
@@ -116,12 +120,15 @@ class Ran:
 
 
 def factors(suite: Suite, metrics: Mapping[str, float]) -> dict[str, float]:
-    """Metric -> its factor of the utility; 0 for a metric without a value."""
-    found = {}
-    for metric in suite.metrics:
-        if metric.key in FACTORS:
-            value = metrics[metric.key]
-            found[metric.key] = float(FACTORS[metric.key][1](value)) if value == value else 0.0
+    """Metric -> its factor of the utility; 0 for a metric without a value, but 1 for the own share of who is alone.
+
+    The goodput ratio of two flows says what the own share would say again.
+    """
+    found, keys = {}, [metric.key for metric in suite.metrics if metric.key in FACTORS]
+    for key in keys:
+        if key != "own_share" or "goodput_ratio" not in keys:
+            value, missing = metrics[key], 1.0 if key == "own_share" else 0.0
+            found[key] = float(FACTORS[key][1](value)) if value == value else missing
     return found
 
 
@@ -134,7 +141,7 @@ def suites_of(name: str) -> list[Suite]:
     """The suites of a set, or those named, with commas between them.
 
     Raises:
-        OrbitccError: there is no such set or suite, or a suite does not measure how the link is used.
+        OrbitccError: there is no such set or suite, or a suite does not measure how the candidate uses the link.
     """
     named = SETS.get(name) or [suites.named(part.strip()) for part in name.split(",")]
     for suite in named:
@@ -142,9 +149,19 @@ def suites_of(name: str) -> list[Suite]:
             raise UnknownNameError("--suite-set", suite, (*SETS, *suites.names()))
     found = [suites.get(suite) for suite in dict.fromkeys(named)]
     for chosen in found:
-        if not USE & {metric.key for metric in chosen.metrics}:  # or who sends nothing would be best
+        keys = {metric.key for metric in chosen.metrics}  # where they are missing, who sends nothing would be best
+        if not USE & keys:
             raise OrbitccError("--suite-set", chosen.name, f"suites that measure one of {', '.join(sorted(USE))}")
+        if not OWN & keys and _has_rivals(chosen):
+            allowed = f"suites without rivals, or that measure one of {', '.join(sorted(OWN))}"
+            raise OrbitccError("--suite-set", chosen.name, allowed)
     return found
+
+
+def _has_rivals(suite: Suite) -> bool:
+    """Whether others than the candidate drive flows."""
+    entered = (suite.entered(case, Contender(CANDIDATE, CANDIDATE)) for case in suite.cases("quick", 1))
+    return any(flow.controller.name != CANDIDATE for scenario in entered for flow in scenario.flows)
 
 
 def worlds(chosen: Sequence[Suite], runs: int, seed: int) -> list[World]:

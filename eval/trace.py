@@ -72,16 +72,24 @@ class Trace:
 
 
 def trace(scenario: Scenario, policy: str) -> Trace:
-    """Play the scenario with `policy` in its first flow, and return what that flow observed and did.
+    """Play the scenario, and return what the first flow of `policy` observed and did.
+
+    The policy drives the flows that name it as `--policy` does (`policy:path=...`); without any, those that a contender
+    drives (`Scenario.driven`).
 
     Raises:
         OrbitccError: there is no such policy, or it cannot be used, or its flow takes no decision.
     """
     loaded = python_policy.Run(policy) if python_policy.is_python_policy(policy) else checkpoint.load(policy)
-    first = scenario.flows[0].changed(controller=ControllerSpec(name="policy", params={"path": policy}))
-    played = scenario.with_flows([first, *scenario.flows[1:]])
+    spec = ControllerSpec(name="policy", params={"path": policy})
+    flows = list(scenario.flows)
+    if not any(flow.controller == spec for flow in flows):
+        for i in scenario.driven:
+            flows[i] = flows[i].changed(controller=spec)
+    played = scenario.with_flows(flows)
+    own = {flow.name for flow in played.flows if flow.controller == spec}
     episodes = collect(played, preset=loaded.preset, seed=scenario.seed)
-    found = next((episode for episode in episodes if episode.flow == played.flow_names[0]), None)
+    found = next((episode for episode in episodes if episode.flow in own), None)
     if found is None:
         raise OrbitccError("scenario", scenario.name, "one in which the flow of the policy decides more than once")
     return of_episode(loaded, found)

@@ -72,8 +72,8 @@ class SearchRange:
         return trial.suggest_float(key, self.low, self.high, log=self.kind == "log")
 
 
-def default_space(recipe: Recipe) -> dict[str, SearchRange]:
-    """The default search space of a recipe: learning rates, discounts and exploration."""
+def default_space(recipe: Recipe, changes: Sequence[str] = ()) -> dict[str, SearchRange]:
+    """The default search space of a recipe: learning rates, discounts and exploration, without what `changes` set."""
     space, options = {}, recipe.learner.model_dump()
     sections = {"learner": options, "learner.training": options.get("training", {})}
     for section, values in sections.items():
@@ -87,7 +87,11 @@ def default_space(recipe: Recipe) -> dict[str, SearchRange]:
                 )
             elif key in _RANGES:
                 space[f"{section}.{key}"] = SearchRange(*_RANGES[key])
-    return space
+    return {key: values for key, values in space.items() if key not in _keys(changes)}
+
+
+def _keys(changes: Sequence[str]) -> list[str]:
+    return [change.partition("=")[0].strip() for change in changes]
 
 
 @dataclass(frozen=True)
@@ -271,11 +275,15 @@ class _Trying:
 
 
 def _check(recipe: str, changes: Sequence[str], space: Mapping[str, SearchRange]) -> None:
-    """Check the ends of every range before the first trial."""
+    """Check before the first trial that no change is of a searched field, and the ends of every range."""
     if not space:
         raise OrbitccError(
             "--search", "(none)", "KEY=(low, high): this recipe's learner has no settings searched by habit"
         )
+    for key in space:
+        for fixed in _keys(changes):  # also a table that holds the field, and a part of it
+            if f"{key}.".startswith(f"{fixed}.") or f"{fixed}.".startswith(f"{key}."):
+                raise OrbitccError("--set", fixed, f"another field than {key}, which is searched")
     for key, values in space.items():
         for end in values.choices or (values.low, values.high):
             number = int(end) if values.kind == "int" else end

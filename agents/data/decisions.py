@@ -25,7 +25,7 @@ from orbitcc.envs.description.scenario import ControllerSpec, Scenario, Scenario
 from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.batch import ACTIVE, IDLE, TERMINATED, Batch
 from orbitcc.envs.environments.presets import STATS, Action, Native, Preset, definition_hash, of_choices
-from orbitcc.envs.environments.source import EpisodeSource
+from orbitcc.envs.environments.source import EpisodeSource, agent_flows
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def collect(
             drawn = drawn.sample(np.random.default_rng(0))
         if any(f.controller.name == EXTERNAL for f in drawn.flows):
             raise OrbitccError("--flow", "(none)", "a controller for the learning flows of a drawn scenario")
-        given = [flow.controller for flow in drawn.flows]
+        given = [drawn.flows[i].controller for i in agent_flows(source.mark_agents(drawn))]
     if len(given) != 1 and len(given) != source.max_agents:
         raise OrbitccError("--flow", f"{len(given)} flows", f"1 for all, or one for each of {source.max_agents}")
     actors = [Actor.of(controller) for controller in given]

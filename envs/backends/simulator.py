@@ -155,11 +155,18 @@ class Recording:
             raise ValueError("lateness must be numbers")
 
     def save_csv(self, path: str | os.PathLike[str]) -> Path:
-        """Write the series as CSV: one row per interval, a column `flow.series` or `link.series` for each."""
+        """Write the series as CSV: one row per interval, a column `flow.series` or `link.series` for each.
+
+        Where a flow and a link have the same name, a series that both have is `link.NAME.series` of the link.
+        """
         columns: dict[str, Array] = {"t_s": self.t_s}
         for names, group in ((self.flow_names, self.flows), (self.link_names, self.links)):
             for i, name in enumerate(names):
-                columns.update({f"{name}.{key}": series[:, i] for key, series in group.items()})
+                for key, series in group.items():
+                    column = f"{name}.{key}"
+                    while column in columns:
+                        column = f"link.{column}"
+                    columns[column] = series[:, i]
         rows = ([_cell(v) for v in row] for row in np.column_stack(list(columns.values())))
         return atomic_write_text(path, csv_text([list(columns), *rows]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import tomllib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -186,6 +187,19 @@ class Quic(Model):
         return self
 
 
+def _place(value: Any) -> Any:
+    """A name, or a whole number; numbers of NumPy pass, too."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise OrbitccError("", value, "a whole number or text")
+    return operator.index(value)
+
+
+Place = Annotated[int | str, BeforeValidator(_place)]
+"""A link or a flow, by position or name."""
+
+
 class Pep(Model):
     """This flow is the second connection of a performance-enhancing proxy that splits a connection (RFC 3135).
 
@@ -196,7 +210,7 @@ class Pep(Model):
     When the buffer is full, the proxy stops reading, and the receive window of the first connection closes.
     """
 
-    of: int | str
+    of: Place
     buffer_bytes: Annotated[int, number(10_000, 1e12, "bytes", whole=True)]
 
 
@@ -207,8 +221,8 @@ class Reroute(Model):
     """
 
     at_s: Annotated[float, number(0, MAX_TIME_S, "s", above=True)]
-    path: tuple[int | str, ...]
-    return_path: tuple[int | str, ...] | None = None
+    path: tuple[Place, ...]
+    return_path: tuple[Place, ...] | None = None
 
     @model_validator(mode="after")
     def _somewhere(self) -> Reroute:
@@ -278,8 +292,8 @@ class Flow(Model):
 
     name: str = ""
     controller: ControllerChoice
-    path: tuple[int | str, ...] | None = None
-    return_path: tuple[int | str, ...] | None = None
+    path: tuple[Place, ...] | None = None
+    return_path: tuple[Place, ...] | None = None
     reroutes: tuple[Reroute, ...] = ()
     start_s: Annotated[float, number(0, MAX_TIME_S, "s")] = 0.0
     stop_s: Annotated[float | None, number(0, MAX_TIME_S, "s", above=True, optional=True)] = None

@@ -194,7 +194,7 @@ class Outage(Model):
     """
 
     at_s: Annotated[float, number(0, MAX_TIME_S, "s")]
-    duration_ms: Annotated[float, number(0, MAX_TIME_S * 1e3, "ms", above=True)]
+    duration_ms: Annotated[float, number(1e-6, MAX_TIME_S * 1e3, "ms")]  # 1 ns, the step of the simulator's clock
     mode: Literal["drop", "hold"] = "drop"
     flush: Literal["none", "queue", "all"] = "none"
     directions: Literal["both", "forward", "reverse"] = "both"

@@ -137,6 +137,13 @@ class Scenario(Model):
         pep = self.flows[flow_index].pep
         return pep if pep is None else _position(pep.of, self.flow_names)
 
+    @property
+    def driven(self) -> tuple[int, ...]:
+        """The positions of the flows that a contender drives: those of `contender`; without any, all but `udp`."""
+        names = [flow.controller.name for flow in self.flows]
+        marked = controllers.EXTERNAL in names
+        return tuple(i for i, n in enumerate(names) if (n == controllers.EXTERNAL if marked else n != "udp"))
+
     # -- variants ---------------------------------------------------------------------------------------------------
 
     def with_flows(self, flows: Sequence[Flow]) -> Scenario:
@@ -156,19 +163,13 @@ class Scenario(Model):
         return self.changed(flows=tuple(flows))
 
     def over(self, transport: Quic | str | Mapping[str, Any] | None) -> Scenario:
-        """The same scenario with this transport (as the field of a flow) for its contenders; where it has none, for
-        all flows but `udp`. None: as it is.
-        """
+        """The same scenario with this transport (as the field of a flow) for its `driven` flows. None: as it is."""
         if transport is None:
             return self
-        contenders = any(flow.controller.name == controllers.EXTERNAL for flow in self.flows)
-
-        def changed(flow: Flow) -> Flow:
-            name = flow.controller.name
-            chosen = name == controllers.EXTERNAL if contenders else name != "udp"
-            return flow.changed(transport=transport) if chosen else flow
-
-        return self.with_flows([changed(flow) for flow in self.flows])
+        flows = list(self.flows)
+        for i in self.driven:
+            flows[i] = flows[i].changed(transport=transport)
+        return self.with_flows(flows)
 
     def with_seed(self, seed: int) -> Scenario:
         """The same scenario with another seed."""

@@ -41,7 +41,8 @@ class ParallelCongestionEnv(WorldView, ParallelEnv[str, NDArray[np.float32], NDA
 
     Several flows of one simulated network have an agent each. All agents decide at the same moments, every 30 ms of
     simulated time. Flows with the controller `external` are agents, called `flow_0`, `flow_1`, ... in the scenario's
-    order; without such a flow, all flows are agents. The other flows run the controllers that the scenario names.
+    order; without such a flow, all flows but `udp` are agents. The other flows run the controllers that the scenario
+    names.
 
     With the clock `flow` of a preset each agent decides by the RTT of its own flow, and a step ends when some agent is
     due. `infos[agent]["due"]` says which are: the others repeat their last observation with reward 0, and their next

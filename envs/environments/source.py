@@ -16,8 +16,8 @@ BACKGROUND = "cubic"
 class EpisodeSource:
     """Draws one scenario per episode and marks its agents.
 
-    Agents are the flows with the controller ``external``. In a scenario without one, all flows are agents, in order;
-    of a connection that a proxy splits, the part behind the proxy.
+    Agents are the flows with the controller ``external``. In a scenario without one, all flows but unresponsive ``udp``
+    are agents, in order; of a connection that a proxy splits, the part behind the proxy.
 
     Args:
         scenario: a scenario, a distribution of scenarios, or the name or file of one. A named scenario that has runs is
@@ -72,11 +72,16 @@ class EpisodeSource:
         """The same scenario with the controller ``external`` on its agents, and on no other flow.
 
         at_most: agents; None: `max_agents` of the source.
+
+        Raises:
+            OrbitccError: all its flows are `udp`.
         """
-        names = [flow.controller.name for flow in scenario.flows]
-        split = {scenario.first_connection(i) for i in range(len(names))}
-        candidates = [i for i, name in enumerate(names) if name == EXTERNAL]
-        candidates = candidates or [i for i in range(len(names)) if i not in split]
+        split = {scenario.first_connection(i) for i in range(len(scenario.flows))}
+        candidates = agent_flows(scenario) or [i for i in scenario.driven if i not in split]
+        if not candidates:
+            raise OrbitccError(
+                "scenario", scenario.name, "one with a flow that an agent can drive, not udp flows alone"
+            )
         agents = set(candidates[: self._max_agents if at_most is None else at_most])
         flows = []
         for index, flow in enumerate(scenario.flows):

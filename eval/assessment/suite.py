@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.eval.assessment.worlds import RECORD_INTERVAL_S, WORLDS
+from orbitcc.eval.results import ASSESSMENT
 from orbitcc.eval.suites.base import Case, Metric, Point, Suite
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class AssessmentSuite(Suite):
     only: names of worlds to run; None: all.
     """
 
-    name = "assessment"
+    name = ASSESSMENT
     scenario = "dumbbell"
     title = "Requirements of RFC 9743 on congestion controllers"
     description = "All criteria of RFC 9743 (BCP 133) that a simulator can test."

@@ -32,13 +32,20 @@ def _is_contenders(flow: Flow) -> bool:
 
 
 def counted(recording: Recording, judged: int) -> NDArray[np.bool_]:
-    """The samples [T] that count for a flow: without its first 10 s, or half of its time if that is less."""
-    begins, end_s = recording.scenario.flows[judged].start_s, recording.scenario.duration_s
-    return metrics.window(recording.t_s, begins + min(START_S, (end_s - begins) / 2), end_s + 1)
+    """The samples [T] that count for a flow: without its first 10 s, or half of its time if that is less.
+
+    Its time ends when it stops, or when its transfer is complete. None counts of a flow that has less than a sample.
+    """
+    flow, finished_s = recording.scenario.flows[judged], recording.flow_totals[judged]["finished_s"]
+    ends_s = (recording.scenario.duration_s, flow.stop_s, finished_s)
+    end_s = min(at_s for at_s in ends_s if at_s is not None)
+    begins_s = flow.start_s + min(START_S, (end_s - flow.start_s) / 2)
+    return metrics.window(recording.t_s, begins_s, end_s + 2e-9)  # with a sample that ends with the flow
 
 
 def fair_mbps(recording: Recording, judged: int) -> float:
-    """What a flow could have, in the mean over the samples that count for it; NaN if no link of its path has a rate.
+    """What a flow could have, in the mean over the samples that count for it; NaN without any, and if no link of its
+    path has a rate.
 
     In each sample it is the rate of a link, less what constant-rate flows of `udp` send over it, divided by the number
     of the other flows that use it then; of the links of its path, that with the least.
@@ -58,7 +65,7 @@ def fair_mbps(recording: Recording, judged: int) -> float:
             rest = max(0.0, rates[k, link] - float(sent[k, here & udp].sum()))
             shares.append(rest / int((here & ~udp).sum()))
         found.append(min(shares))
-    return float(np.mean(found)) if np.isfinite(found).all() else float("nan")
+    return float(np.mean(found)) if found and np.isfinite(found).all() else float("nan")
 
 
 def slowest_link(
@@ -80,8 +87,10 @@ def slowest_link(
 
 
 def link_values(recording: Recording, judged: int = 0) -> dict[str, float]:
-    """Metrics of one flow, and of the slowest link of its path, without the start of the flow."""
+    """Metrics of one flow, and of the slowest link of its path, in the samples that count; NaN without any."""
     after = counted(recording, judged)
+    if not after.any():
+        return dict.fromkeys(("utilisation", "delay_inflation", "retransmission_rate", "goodput_mbps"), float("nan"))
     delivered, capacity = slowest_link(recording, judged, after)
     flow = {name: series[after, judged] for name, series in recording.flows.items()}
     sent = float(flow["sent_packets"].sum())

@@ -34,12 +34,11 @@ def fit(
 ) -> None:
     """Fit a scenario to recordings of a path, and write what was fitted to what (docs/fitting.md)."""
     from orbitcc.common.errors import FileError
-    from orbitcc.common.files import atomic_write_bytes, atomic_write_text, check_place
+    from orbitcc.common.files import atomic_write_bytes, atomic_write_text, check_ending, check_place
     from orbitcc.envs.fitting.files import gather
     from orbitcc.envs.fitting.fit import fit as fitted
 
-    if out.suffix != ".toml":
-        raise FileError("--out", str(out), "a name ending in .toml")
+    check_ending("--out", out, ".toml")
     for path in filter(None, (out, plot)):
         check_place(path)
     if out.exists() and not overwrite:

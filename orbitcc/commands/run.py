@@ -88,8 +88,8 @@ def run(
     trust: Trust = None,
 ) -> None:
     """Run a scenario and print what each flow and link achieved."""
-    from orbitcc.common.errors import FileError, OrbitccError
-    from orbitcc.common.files import check_place
+    from orbitcc.common.errors import OrbitccError
+    from orbitcc.common.files import check_ending, check_place
     from orbitcc.emulator.programs import specs
     from orbitcc.envs import backends
 
@@ -98,12 +98,11 @@ def run(
     play = backends.runner(backend)
     for path in filter(None, (series, plot, pcap, qlog)):
         check_place(path)
-    if series is not None and series.suffix not in (".csv", ".npz"):
-        raise FileError("--series", str(series), "a name ending in .csv or .npz")
+    if series is not None:
+        check_ending("--series", series, ".csv", ".npz")
     captures = {key: path for key, path in (("pcap", pcap), ("qlog", qlog)) if path is not None}
     for key, path in captures.items():
-        if path.suffix != f".{key}":
-            raise FileError(f"--{key}", str(path), f"a name ending in .{key}")
+        check_ending(f"--{key}", path, f".{key}")
         if backend != "simulator":
             raise OrbitccError(f"--{key}", str(path), "a simulated run (of real packets, tcpdump makes captures)")
     if captures:  # whose temporary files are removed by an exception
@@ -118,8 +117,11 @@ def run(
     if interval is None:
         longest = min(1.0, chosen.duration_s)
         interval = longest if plot is None else max(MIN_PLOT_INTERVAL_S, min(longest, chosen.duration_s / 500))
-    with RunProgress(chosen.name) as progress:
-        recording = play(chosen, record_interval_s=interval, progress=progress, **captures)
+    try:
+        with RunProgress(chosen.name) as progress:
+            recording = play(chosen, record_interval_s=interval, progress=progress, **captures)
+    except OrbitccError as error:
+        raise (error.at("--interval") if error.field == "interval" else error) from None
     if series is not None:
         (recording.save_csv if series.suffix == ".csv" else recording.save)(series)
     if plot is not None:
@@ -253,7 +255,7 @@ def driven(scenario: Scenario, given: Sequence[Flow], *, drawn: bool = False) ->
         allowed = "a controller that runs by itself, with --flow NAME or --policy POLICY"
         raise OrbitccError(f"flows.{chosen[0]}.controller", CONTENDER, allowed)
     if not chosen:
-        chosen = [i for i, flow in enumerate(flows) if flow.controller.name != "udp"]
+        chosen = list(scenario.driven)
         what = f"the {counted(len(chosen), 'flow')} of {scenario.name}" + (
             " except udp" if len(chosen) < len(flows) else ""
         )

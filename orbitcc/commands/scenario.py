@@ -57,9 +57,9 @@ def export(
 ) -> None:
     """Write a scenario with every field to a TOML file for `orbitcc run`."""
     from orbitcc.common.errors import FileError
+    from orbitcc.common.files import check_ending
 
-    if out.suffix != ".toml":
-        raise FileError("--out", str(out), "a name ending in .toml")
+    check_ending("--out", out, ".toml")
     if out.exists() and not overwrite:
         raise FileError("--out", str(out), "a file that does not exist yet, or --overwrite")
     print(f"scenario: {load(scenario, changes, seed).save(out)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -77,14 +78,17 @@ def search(
     if resume and out is None:
         raise StateError("--resume", "name the folder to continue with --out")
 
-    def contender(text: str) -> contenders.Contender:
+    def contender(given: str, text: str) -> contenders.Contender:
         is_policy = python_policy.is_python_policy(text) or os.path.isdir(text)
-        return contenders.from_policy(text) if is_policy else contenders.from_controller(text)
+        try:
+            return contenders.from_policy(text) if is_policy else contenders.from_controller(text)
+        except OrbitccError as error:
+            raise error.at(re.sub("^--(controller|policy)", given, error.field)) from None
 
     folder = out or Path("results") / f"search__{time.strftime('%Y%m%d-%H%M%S')}"
     space = searching.space_of(scenarios.named(scenario))
-    references = [contender(text) for text in against or ["cubic"]]
-    chosen = searching.Search(contender(target), tuple(references), objective, space, trials, folder, seed)
+    references = [contender("--against", text) for text in against or ["cubic"]]
+    chosen = searching.Search(contender("TARGET", target), tuple(references), objective, space, trials, folder, seed)
     designs = [one.design for one in (chosen.target, *references)]
     for k, (reference, design) in enumerate(zip(references, designs[1:], strict=True), start=1):
         if design in designs[:k]:

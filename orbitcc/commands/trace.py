@@ -34,17 +34,19 @@ def trace(
     ] = None,
     changes: Changes = None,
     seed: Annotated[int | None, typer.Option(help="Seed of noise and losses. Default: the scenario's.")] = None,
-    csv: Annotated[Path | None, typer.Option(help="Write a row per decision to this file.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write a row per decision to this .csv file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a picture to this file.")] = None,
     trust: Trust = None,
 ) -> None:
     """Show what each input of a policy adds to its action: a table, and with --plot a picture over time."""
     from orbitcc.commands.run import prepare
-    from orbitcc.common.files import check_place
+    from orbitcc.common.files import check_ending, check_place
     from orbitcc.eval.trace import trace as traced
 
     for path in filter(None, (csv, plot)):
         check_place(path)
+    if csv is not None:
+        check_ending("--csv", csv, ".csv")
     if plot is not None:
         from orbitcc.eval.figures.base import check_name
         from orbitcc.eval.figures.trace import plot_trace

@@ -64,7 +64,7 @@ def import_traces(
     """
     from orbitcc.agents.runs.folders import locked
     from orbitcc.common.errors import FileError, UnknownNameError
-    from orbitcc.common.files import atomic_write_bytes, check_place
+    from orbitcc.common.files import atomic_write_bytes, check_ending, check_place
     from orbitcc.common.names import plain
     from orbitcc.envs.traces.importing import check_out, import_set, parts_of, picture_of
     from orbitcc.eval.figures.base import render
@@ -75,8 +75,7 @@ def import_traces(
 
     if layout not in NAMES:
         raise UnknownNameError("layout", layout, NAMES)
-    if out.suffix != ".npz":
-        raise FileError("--out", str(out), "a name ending in .npz")
+    check_ending("--out", out, ".npz")
     check_place(out)
     check_out(out, overwrite)
     parts, picture = parts_of(out), picture_of(out)
@@ -181,7 +180,7 @@ def model(
 ) -> None:
     """Fit a distribution of generated paths to the train part of a set, and compare it with the test part."""
     from orbitcc.common.errors import FileError
-    from orbitcc.common.files import atomic_write_bytes, atomic_write_text, check_place, toml_text
+    from orbitcc.common.files import atomic_write_bytes, atomic_write_text, check_ending, check_place, toml_text
     from orbitcc.envs.orbits.trace_set import TraceSet
     from orbitcc.eval import path_model
     from orbitcc.eval.figures.base import check_name, render
@@ -189,8 +188,7 @@ def model(
     from orbitcc.eval.figures.style import LIGHT
     from orbitcc.parallel import work
 
-    if out.suffix != ".toml":
-        raise FileError("--out", str(out), "a name ending in .toml")
+    check_ending("--out", out, ".toml")
     check_place(out)
     if out.exists() and not overwrite:
         raise FileError("--out", str(out), "a file that does not exist yet, or --overwrite")

@@ -53,7 +53,7 @@ def tune(
     check_jobs(jobs, ray)
     plan = recipes.load(recipe, changes or ())
     recipes.check_names(plan)
-    space = dict(map(tuning.SearchRange.parse, search)) if search else tuning.default_space(plan)
+    space = dict(map(tuning.SearchRange.parse, search)) if search else tuning.default_space(plan, changes or ())
     check_learner(plan)
     folder = out or Path("runs") / f"tune-{plan.name}"
     found = tuning.tune(

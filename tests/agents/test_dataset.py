@@ -75,6 +75,27 @@ def test_policies_in_other_terms_are_refused():
     assert Actor.of(controller("reno")).act is None
 
 
+CBR = {"kind": "cbr", "rate_mbps": 1.0}
+CROSS = Flow(controller="udp", traffic=CBR)
+
+
+def test_udp_flows_are_no_episodes_and_stay_as_they_are():
+    crowded = scenarios.get("parking-lot", hotspots_per_min=10, duration_s=6.0, long_start_s=1.0)
+    assert sum(flow.controller.name == "udp" for flow in crowded.flows) == 4
+    episodes = list(collect(crowded, [ControllerSpec(name="reno")]))
+    assert [(e.flow, e.controller) for e in episodes] == [
+        (flow, "reno") for flow in ("long", "cross-0", "cross-1", "cross-2")
+    ]
+    world = scenarios.get("dumbbell", **DUMBBELL).with_flows([CROSS, Flow.parse("cubic")])
+    assert [(e.flow, e.controller) for e in collect(world)] == [("cubic-1", "cubic")]
+
+
+def test_of_a_split_connection_the_part_behind_the_proxy_is_the_episode():
+    behind = Flow(controller="cubic", pep={"of": 0, "buffer_bytes": 10**6})
+    world = scenarios.get("dumbbell", **DUMBBELL).with_flows([Flow.parse("reno"), behind])
+    assert [(e.flow, e.controller) for e in collect(world)] == [("cubic-1", "cubic")]
+
+
 minari = pytest.importorskip("minari", reason="the extra `data` is not installed (`make full` brings it)")
 
 
@@ -121,6 +142,17 @@ def test_classical_flows_are_episodes_that_an_environment_takes(root):
         assert np.abs(episode.actions).max() > 0
         assert episode.infos["statistics"].shape == (len(episode.observations), len(names))
         env.step(episode.actions[0])
+
+
+def test_a_world_with_udp_and_cubic_is_one_episode(root, tmp_path):
+    world = scenarios.get("dumbbell", **DUMBBELL)
+    world.with_flows([CROSS, Flow.parse("cubic")]).save(tmp_path / "udp.toml")
+    world.with_flows([CROSS]).save(tmp_path / "alone.toml")
+    done = called("dataset", "udp.toml", "--id", "udp-v0", "--episodes", "2", cwd=tmp_path)
+    assert (done.returncode, minari.load_dataset("udp-v0").total_episodes) == (0, 2), done.stderr
+    refused = called("dataset", "alone.toml", "--id", "alone-v0", cwd=tmp_path)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
+    assert "scenario: 'dumbbell' is not allowed; allowed: one with a flow that an agent can drive" in refused.stderr
 
 
 @pytest.mark.parametrize("name", ["external", "contender"])

@@ -231,7 +231,7 @@ def test_flow_options_are_for_the_contenders_flows_alone(tmp_path):
         (["dumbbell", "--set", "flows.0.path=[3]"], "flows.0.path.0: 3 is not allowed"),
         (["dumbbell", "--set", "rate_mbps"], "--set: 'rate_mbps' is not allowed; allowed: KEY=VALUE"),
         (["dumbbell", "--seed", "-1"], "--seed: -1 is not allowed"),
-        (["dumbbell", "--interval", "0"], "interval: 0.0 is not allowed"),
+        (["dumbbell", "--interval", "0"], "--interval: 0.0 is not allowed"),
         (["dumbbell", "--series", "x.txt"], "--series: 'x.txt' is not allowed; allowed: a name ending in .csv or .npz"),
         (["dumbbell", "--set", "duration_s=1", "--series", "/proc/none/x.csv"], "a writable place"),
         (["none.toml"], "no such file: none.toml"),

@@ -1,11 +1,14 @@
 """The PettingZoo environment: who is there, what they get, and the same physics as a native policy."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.parallel import parallel_env
+from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.scenarios import get
 
 
@@ -69,6 +72,23 @@ def test_a_pause_without_agents_is_skipped() -> None:
 
 def test_a_scenario_without_external_flows_lends_its_own() -> None:
     assert len(parallel_env(world(Flow(controller="cubic"), Flow(controller="reno"))).possible_agents) == 2
+
+
+def test_udp_flows_are_never_agents(tmp_path: Path) -> None:
+    env = parallel_env("parking-lot", hotspots_per_min=10, duration_s=60)
+    assert env.possible_agents == ["flow_0", "flow_1", "flow_2", "flow_3"]
+    udp = Flow(controller="udp", traffic={"kind": "cbr", "rate_mbps": 1.0})
+    world = get("dumbbell", duration_s=5.0)
+    path = world.with_flows([udp, Flow.parse("cubic@1s")]).save(tmp_path / "udp.toml")
+    alone = CongestionEnv(str(path))
+    alone.reset(seed=1)
+    assert 1.0 < alone.statistics()["time_s"] < 1.5, "the flow that starts at 1 s is the agent"
+    with pytest.raises(
+        OrbitccError, match="scenario: 'dumbbell' .*a flow that an agent can drive, not udp flows alone"
+    ):
+        parallel_env(world.with_flows([udp]))
+    with pytest.raises(OrbitccError, match="scenario: 'dumbbell' .*not udp flows alone"):
+        alone.reset(options={"scenario": world.with_flows([udp])})
 
 
 def test_more_external_flows_than_agents_run_the_background_controller() -> None:

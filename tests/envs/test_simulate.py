@@ -83,6 +83,24 @@ def test_csv_has_a_column_for_each_series(recording, tmp_path):
     assert first["reno-1.srtt_ms"] == ""
 
 
+def test_csv_keeps_the_series_of_a_flow_and_a_link_with_the_same_name(tmp_path):
+    scenario = scenarios.get("dumbbell", rate_mbps=2, duration_s=4)
+    (link,) = scenario.links
+    links = (link.changed(name="up", loss=0.02), link.changed(name="link.up", rate_mbps=1))
+    scenario = scenario.changed(links=links).with_flows([Flow(name="up", controller="cubic", path=["up", "link.up"])])
+    recording = simulate(scenario, seed=1)
+    head, *lines = recording.save_csv(tmp_path / "run.csv").read_text(encoding="utf-8").splitlines()
+    assert len(set(head.split(","))) == 1 + len(_sim.FLOW_SERIES) + 2 * len(_sim.LINK_SERIES)
+    values = np.array([[float(cell or "nan") for cell in line.split(",")] for line in lines])
+    columns = dict(zip(head.split(","), values.T, strict=True))
+    lost = recording.flows["lost_packets"][:, 0], *recording.links["lost_packets"].T
+    assert not np.array_equal(lost[0], lost[1])
+    assert sum(lost[1]) > 0
+    for name, series in zip(("up", "link.up", "link.link.up"), lost, strict=True):
+        np.testing.assert_allclose(columns[f"{name}.lost_packets"], series)
+    np.testing.assert_allclose(columns["up.delivered_mbps"], recording.links["delivered_mbps"][:, 0], rtol=1e-6)
+
+
 def test_the_seed_decides_everything():
     scenario = scenarios.get("dumbbell", rate_mbps=10, duration_s=3)
     runs = [simulate(scenario, seed=seed).flows["rtt_ms"] for seed in (1, 1, 2)]

@@ -78,6 +78,19 @@ def test_folders_without_common_runs_are_refused(results, tmp_path):
         differences(tmp_path / "nowhere", results.out_dir)
 
 
+def test_assessments_are_not_compared(results, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        text = (results.out_dir / "runs.jsonl").read_text(encoding="utf-8")
+        (tmp_path / name / "runs.jsonl").write_text(text.replace('"responsiveness"', '"assessment"'), encoding="utf-8")
+    one, two = (str(tmp_path / name) for name in ("one", "two"))
+    for args in ((one, two), (one, "--a", "cubic", "--b", "reno")):
+        done = called("compare", *args)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        said = f"run_a: '{one}' is not allowed; allowed: results of `orbitcc eval` or `orbitcc reproduce`, not of"
+        assert said in done.stderr
+
+
 def test_a_metric_without_a_value_is_null_in_json(results, other):
     from typer.testing import CliRunner
 

@@ -1,5 +1,6 @@
 """Scores of candidates: utilities, stages, worlds that differ, faults, files."""
 
+import contextlib
 import json
 import os
 import time
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from orbitcc.agents.sandbox import Sandbox
+from orbitcc.common.errors import OrbitccError
 from orbitcc.eval import contenders, score, scoring, suites
 from orbitcc.eval.statistics import mean_of_groups
 from tests.agents.test_sandbox import PRESET, WINDOW, body
@@ -36,6 +38,47 @@ def test_utility_by_hand():
     assert scoring.utility(suites.get("cubic-friendliness"), two) == 0.25
     assert scoring.utility(suites.get("cubic-friendliness"), {**two, "goodput_ratio": float("nan")}) == 0.0
     assert scoring.utility(suites.get("responsiveness"), {**one, "retransmission_rate": 0.7}) == 0.0
+
+
+def test_beside_rivals_the_utility_counts_what_the_candidate_itself_gets():
+    crowd, l4s = suites.get("cubic-crowd"), suites.get("l4s")
+    full = {"goodput_share": 1448 / 1514, "queue_p99_ms": 1.0, "queue_ms": 1.0}
+    for own, expected in ((0.025, 0.025), (1.0, 1.0), (4.0, 0.25), (0.0, 0.0)):
+        assert scoring.utility(crowd, {**full, "own_over_fair": own}) == pytest.approx(expected)
+    for own, expected in ((0.02, 2 / 98), (0.5, 1.0), (0.8, 0.25), (0.0, 0.0), (1.0, 0.0)):
+        assert scoring.utility(l4s, {**full, "own_share": own}) == pytest.approx(expected)
+    alone = {**full, "own_share": float("nan"), "goodput_share": 0.25 * 1448 / 1514}
+    assert scoring.utility(l4s, alone) == pytest.approx(0.25)
+
+
+def test_suites_whose_figures_are_those_of_rivals_are_refused(monkeypatch):
+    monkeypatch.setattr(suites, "SUITES", dict(suites.SUITES))
+    own, others = (m for m in suites.get("cubic-crowd").metrics)
+    beside = type("Beside", (type(suites.get("cubic-crowd")),), {"name": "beside", "metrics": (others,)})
+    alone = type("Alone", (beside,), {"name": "alone", "enter": lambda self, case, who: who.take_all(case.scenario)})
+    suites.SUITES.update(beside=beside, alone=alone)
+    with pytest.raises(OrbitccError, match=r"'beside' .* allowed: suites without rivals, or that .* own_over_fair"):
+        scoring.suites_of("alone,beside")
+    assert [suite.name for suite in scoring.suites_of("alone")] == ["alone"]
+    beside.metrics = (own, others)
+    assert [suite.name for suite in scoring.suites_of("beside")] == ["beside"]
+
+
+@pytest.mark.slow
+def test_who_sends_nearly_nothing_is_far_below_cubic_beside_rivals(candidate, monkeypatch):
+    """Without rivals nobody else uses the link."""
+    monkeypatch.setattr(scoring, "CLASSICAL", ("cubic",))
+    accepted = []
+    for name in suites.names():
+        with contextlib.suppress(OrbitccError):
+            accepted += scoring.suites_of(name)
+    names = [suite.name for suite in accepted if not suite.name.startswith("traces") and scoring._has_rivals(suite)]
+    assert {"cubic-friendliness", "bbr3-friendliness", "l4s", "cubic-crowd"} <= set(names)
+    idle = candidate(PRESET.format(WINDOW.format("1.0")))
+    for name in names:
+        found = score(idle, name, runs=1, seed=3, seconds=600)
+        assert found["fault"] == ""
+        assert 0 < found["combined_score"] < 0.1 * found["classical"]["cubic"]["combined_score"]
 
 
 def test_mean_of_groups_is_the_textbook_interval():

@@ -45,6 +45,23 @@ def test_a_controller_is_not_searched_against_itself(tmp_path):
         assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("cubic@5",), "TARGET: 'cubic@5' is not allowed"),
+        (("cubik",), "TARGET: unknown name 'cubik'"),
+        (("cubic:hystart=maybe",), "TARGET.params.hystart: unknown name 'maybe'"),
+        (("cubic", "--against", "reno@5"), "--against: 'reno@5' is not allowed"),
+        (("perigee", "--against", "no_module:make:delay=x"), "--against"),
+    ],
+)
+def test_a_wrong_controller_is_told_by_its_argument(tmp_path, args, said):
+    done = called("search", *args, "--out", str(tmp_path / "out"))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert said in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_space_is_what_the_distribution_declares():
     space = space_of("train-leo")
     spans = {p.name: p.span for p in space.parameters}

@@ -378,6 +378,38 @@ def test_in_a_folder_goodput_is_the_contenders_and_compared_with_what_it_could_h
     assert {"utilisation", "goodput_over_fair"} <= {metric.key for metric in suite.metrics}
 
 
+@pytest.mark.parametrize(
+    ("fields", "first", "last"),
+    [
+        ({"stop_s": 9.0}, 5, 9),  # half of its time is 4.5 s
+        ({"start_s": 1.0, "stop_s": 9.5}, 6, 9),  # half is over at 5.25 s, and 9 to 10 s is no whole sample
+        ({"stop_s": 23.0}, 11, 23),
+        ({"traffic": {"kind": "bytes", "bytes": 6_000_000}}, 3, 5),  # 5.02 s at 9.56 Mbit/s, and a start
+    ],
+)
+def test_the_time_of_a_flow_in_a_folder_ends_where_it_stops_or_its_transfer_is_complete(tmp_path, fields, first, last):
+    later = Flow(name="later", controller="reno", start_s=23.5)
+    suite = suites.get(_folder(tmp_path, Flow(controller="contender", **fields), later))
+    (case,) = suite.cases("quick", 1)
+    recording = simulate(suite.enter(case, contenders.from_controller("cubic")), record_interval_s=1.0)
+    values = suite.measure(case, recording)
+    assert values["goodput_mbps"] == pytest.approx(recording.flows["goodput_mbps"][first - 1 : last, 0].mean())
+    assert values["fair_mbps"] == 10.0
+    assert values["goodput_over_fair"] == pytest.approx(0.956, abs=0.005)
+    assert values["utilisation"] > 0.99
+
+
+@pytest.mark.parametrize("fields", [{"stop_s": 0.4}, {"traffic": {"kind": "bytes", "bytes": 20_000}}])
+def test_a_flow_of_a_folder_without_a_whole_sample_has_no_values(tmp_path, fields):
+    suite = suites.get(_folder(tmp_path, Flow(controller="contender", **fields)))
+    (case,) = suite.cases("quick", 1)
+    recording = simulate(suite.enter(case, contenders.from_controller("cubic")), record_interval_s=1.0)
+    assert recording.flow_totals[0]["sent_packets"] > 10
+    values = suite.measure(case, recording)
+    assert {metric.key for metric in suite.metrics} <= set(values)
+    assert np.isnan(list(values.values())).all()
+
+
 def test_utilisation_in_a_folder_is_that_of_the_slowest_link(tmp_path):
     scenario = scenarios.get("dumbbell", duration_s=10, rate_mbps=10).with_flows([Flow(controller="contender")])
     fast = scenario.links[0].changed(name="fast", rate_mbps=None)

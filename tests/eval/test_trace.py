@@ -9,6 +9,7 @@ import pytest
 from orbitcc.agents import checkpoint
 from orbitcc.agents.model_card import Gate, Layer
 from orbitcc.envs import scenarios
+from orbitcc.envs.description.scenario import Flow, Scenario
 from orbitcc.envs.environments.presets import definition_hash
 from orbitcc.eval.trace import trace
 from tests.commands.shell import called
@@ -89,10 +90,68 @@ def test_the_command_prints_a_table_and_writes_rows_and_a_picture(gated: Path, t
     assert picture.stat().st_size > 10_000
 
 
+CBR = {"kind": "cbr", "rate_mbps": 1.0}
+MINE = {"name": "mine", "controller": "contender", "start_s": 2.0}
+
+
+def beside(other: dict[str, object], mine: dict[str, object]) -> Scenario:
+    dumbbell = scenarios.get("dumbbell", duration_s=5.0)
+    return dumbbell.with_flows([Flow(name="background", **other), Flow(**mine)])
+
+
+@pytest.mark.parametrize(
+    ("other", "mine"),
+    [
+        ({"controller": "cubic"}, MINE),
+        ({"controller": "udp", "traffic": CBR}, {**MINE, "controller": "cubic"}),
+    ],
+)
+def test_the_policy_drives_the_flow_that_it_drives_in_a_run(
+    other: dict[str, object], mine: dict[str, object], tmp_path: Path
+) -> None:
+    played = beside(other, mine)
+    made = trace(played, "perigee")
+    assert made.flow == "mine"
+    assert 2.0 < made.time_s[0] < 2.5, "the flow starts at 2 s, the background at 0"
+    played.save(tmp_path / "two.toml")
+    done = called("trace", "perigee", "two.toml", "--csv", "t.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"{len(made.actions)} decisions of mine" in done.stdout
+    made.save_csv(tmp_path / "again.csv")
+    assert (tmp_path / "t.csv").read_text() == (tmp_path / "again.csv").read_text()
+
+
+def test_the_flow_beside_the_contender_keeps_its_controller() -> None:
+    cubic, vegas = (trace(beside({"controller": name}, MINE), "perigee") for name in ("cubic", "vegas"))
+    assert cubic.measured["goodput_mbps"].mean() < vegas.measured["goodput_mbps"].mean(), "Vegas leaves more"
+
+
+def test_flows_that_name_the_policy_keep_it_and_the_others_theirs() -> None:
+    named = {**MINE, "controller": {"name": "policy", "params": {"path": "perigee"}}}
+    made, same = (
+        trace(beside({"controller": "cubic"}, named), "perigee"),
+        trace(beside({"controller": "cubic"}, MINE), "perigee"),
+    )
+    assert made.flow == "mine"
+    np.testing.assert_array_equal(made.actions, same.actions)
+
+
+def test_a_policy_behind_a_proxy_is_traced() -> None:
+    split = beside(
+        {"controller": "cubic"},
+        {"name": "mine", "controller": "cubic", "pep": {"of": "background", "buffer_bytes": 10**6}},
+    )
+    assert trace(split, "perigee").flow == "mine"
+
+
 def test_a_picture_needs_a_name_and_a_policy_a_checkpoint(tmp_path: Path) -> None:
     for words, message in (
         (["perigee", "dumbbell", "--plot", str(tmp_path / "x.txt")], "a file name ending in"),
+        (
+            ["perigee", "dumbbell", "--csv", "same.png", "--plot", "same.png"],
+            "--csv: 'same.png' is not allowed; allowed: a name ending in .csv\n",
+        ),
         (["parigee", "dumbbell"], "did you mean 'perigee'"),
     ):
-        done = called("trace", *words)
+        done = called("trace", *words, cwd=tmp_path)
         assert (done.returncode, message in done.stderr) == (2, True), done.stderr

@@ -58,6 +58,29 @@ def test_a_range_beyond_what_is_allowed_is_told_before_anything_is_tried(tmp_pat
     assert not (tmp_path / "t").exists()
 
 
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ("learner.lr=0.1", "learner.lr"),
+        (" learner.lr = 0.1", "learner.lr"),
+        ("learner={lr=0.1}", "learner.lr"),
+        ("network.hidden=[4]", "network"),
+    ],
+)
+def test_a_value_for_all_trials_of_what_is_searched_is_refused(tmp_path, change, key):
+    pytest.importorskip("optuna")
+    fixed = change.partition("=")[0].strip()
+    with pytest.raises(OrbitccError, match=f"^--set: '{fixed}' is not .* another field than {key}, which is searched"):
+        tune("ppo-leo", [change], {key: SearchRange(1e-4, 1e-2)}, trials=1, seeds=[1], folder=tmp_path / "t")
+    assert not (tmp_path / "t").exists()
+    tuning._check("ppo-leo", ["learner.lr_final=1e-6"], {"learner.lr": SearchRange(1e-4, 1e-2)})  # only begins alike
+
+
+def test_what_is_set_is_not_searched_by_habit():
+    plan = recipe.load("ppo-leo", ["learner.lr=1e-3"])
+    assert set(default_space(plan)) - set(default_space(plan, ["learner.lr=1e-3"])) == {"learner.lr"}
+
+
 def test_a_folder_holds_one_search(tmp_path, monkeypatch):
     pytest.importorskip("optuna")
     pytest.importorskip("torch")
