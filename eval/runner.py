@@ -17,6 +17,7 @@ from orbitcc.common.errors import OrbitccError
 from orbitcc.common.files import atomic_write_bytes
 from orbitcc.emulator.run import refuse
 from orbitcc.envs import backends
+from orbitcc.envs.backends.simulator import begun
 from orbitcc.envs.description import support
 from orbitcc.eval import results as store
 from orbitcc.eval.contenders import Contender
@@ -46,7 +47,8 @@ def execute(task: Task) -> Made:
     """Run and measure."""
     began = time.perf_counter()
     scenario = task.suite.entered(task.case, task.contender)
-    recording = backends.runner(task.backend)(scenario, record_interval_s=task.suite.record_interval_s)
+    interval_s = min(task.suite.record_interval_s, scenario.duration_s)
+    recording = backends.runner(task.backend)(scenario, record_interval_s=interval_s)
     values = task.suite.measured(task.case, recording)
     if closed := recording.closed_connections():
         values["closed_connections"] = float(len(closed))
@@ -112,6 +114,8 @@ def run_suite(
             entered = suite.entered(cases[0], contender)  # one that does not fit is refused before anything is written
             if backend == "emulator" and not contender.simulated:
                 refuse(entered, plain=True)
+            elif not any(flow.controller.names_code for flow in entered.flows):  # whose code runs in workers alone
+                begun(entered, min(suite.record_interval_s, entered.duration_s))
         except OrbitccError as error:
             raise error.under(contender.label) from None
     tasks = [

@@ -215,6 +215,27 @@ def _recorded(text: str) -> Scenario:
     return Scenario.from_dict(data)
 
 
+def begun(scenario: Scenario, record_interval_s: float = 1.0, *, capture: bool = False) -> Any:
+    """The native simulation before its first event. Raises OrbitccError for what the simulator cannot run."""
+    from orbitcc import _sim
+
+    for field in scenario.unsupported("simulator"):
+        raise OrbitccError(
+            field, CONTENDER, "a controller that runs by itself in place of this placeholder (choose one)"
+        )
+    try:
+        return _sim.Simulation(
+            scenario.compile(),
+            record_interval_ns=ns(record_interval_s),
+            policies=scenario.policies(),
+            capture=capture,
+        )
+    except OrbitccError:
+        raise
+    except ValueError as error:
+        raise OrbitccError("scenario", scenario.name, f"a network the simulator takes: {error}") from None
+
+
 def simulate(
     scenario: Scenario,
     seed: int | None = None,
@@ -229,30 +250,14 @@ def simulate(
     senders' hosts (:class:`orbitcc.envs.backends.captures.Captures`). Raises OrbitccError for a flow that waits for
     actions from outside (the controller `external`), which only an environment can give.
     """
-    from orbitcc import _sim
-
     if seed is not None:
         scenario = scenario.with_seed(seed)
-    for field in scenario.unsupported("simulator"):
-        raise OrbitccError(
-            field, CONTENDER, "a controller that runs by itself in place of this placeholder (choose one)"
-        )
     try:
         checked_number(record_interval_s, 1e-3, scenario.duration_s, "s")
     except OrbitccError as error:
         raise error.at("interval") from None
     captures = Captures(scenario, pcap, qlog)
-    try:
-        simulation = _sim.Simulation(
-            scenario.compile(),
-            record_interval_ns=ns(record_interval_s),
-            policies=scenario.policies(),
-            capture=captures.wanted,
-        )
-    except OrbitccError:
-        raise
-    except ValueError as error:
-        raise OrbitccError("scenario", scenario.name, f"a network the simulator takes: {error}") from None
+    simulation = begun(scenario, record_interval_s, capture=captures.wanted)
     end = simulation.duration_ns
     parts = max(PARTS, math.ceil(end / LONGEST_CAPTURED_NS)) if captures.wanted else PARTS
     with captures:

@@ -34,13 +34,15 @@ def _is_contenders(flow: Flow) -> bool:
 def counted(recording: Recording, judged: int) -> NDArray[np.bool_]:
     """The samples [T] that count for a flow: without its first 10 s, or half of its time if that is less.
 
-    Its time ends when it stops, or when its transfer is complete. None counts of a flow that has less than a sample.
+    Its time ends when it stops, or when its transfer is complete. None counts of a flow that has less than a sample,
+    and a shorter sample at the end of the run does not count.
     """
     flow, finished_s = recording.scenario.flows[judged], recording.flow_totals[judged]["finished_s"]
     ends_s = (recording.scenario.duration_s, flow.stop_s, finished_s)
     end_s = min(at_s for at_s in ends_s if at_s is not None)
     begins_s = flow.start_s + min(START_S, (end_s - flow.start_s) / 2)
-    return metrics.window(recording.t_s, begins_s, end_s + 2e-9)  # with a sample that ends with the flow
+    whole = np.diff(recording.t_s, prepend=0.0) > recording.t_s[0] - 1e-6
+    return whole & metrics.window(recording.t_s, begins_s, end_s + 2e-9)  # with a sample that ends with the flow
 
 
 def fair_mbps(recording: Recording, judged: int) -> float:

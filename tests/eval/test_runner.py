@@ -330,3 +330,10 @@ def test_a_killed_worker_is_one_line(tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=environment)
     assert "StateError workers: a worker process was killed" in done.stdout, done.stderr
     assert "--resume" in done.stdout
+
+
+def test_a_contender_that_cannot_run_over_a_transport_is_refused_before_anything_is_written(tmp_path):
+    suite, both = suites.get("intra-rtt", {"transport": "quic"}), contenders.line_up(["cubic", "bbr3"], [])
+    with pytest.raises(OrbitccError, match=r"^bbr3\.scenario: .*hosts with transport quic cannot serve"):
+        run_suite(suite, both, out_dir=tmp_path / "out", profile="quick", quiet=True)
+    assert not (tmp_path / "out").exists()

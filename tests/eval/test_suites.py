@@ -11,6 +11,7 @@ from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import Recording, simulate
 from orbitcc.envs.description.flows import Flow
 from orbitcc.eval import contenders, suites
+from orbitcc.eval.runner import run_suite
 from orbitcc.eval.suites.common import ratio_values
 from orbitcc.eval.suites.geo import download_values
 from orbitcc.eval.suites.links import link_values
@@ -408,6 +409,32 @@ def test_a_flow_of_a_folder_without_a_whole_sample_has_no_values(tmp_path, field
     values = suite.measure(case, recording)
     assert {metric.key for metric in suite.metrics} <= set(values)
     assert np.isnan(list(values.values())).all()
+
+
+@pytest.mark.parametrize("duration_s", [6.001, 6.1, 6.9])
+def test_a_shorter_sample_at_the_end_of_a_run_does_not_count(tmp_path, duration_s):
+    noise = Flow(name="noise", controller="udp", traffic={"kind": "cbr", "rate_mbps": 4.0})
+    found = []
+    for lasts_s in (6.0, duration_s):
+        folder = tmp_path / str(lasts_s)
+        folder.mkdir()
+        scenario = scenarios.get("dumbbell", duration_s=lasts_s, rate_mbps=10).override("sim.noise", "false")
+        scenario.with_flows([Flow(controller="contender"), noise]).save(folder / "one.toml")
+        suite = suites.get(str(folder))
+        (case,) = suite.cases("quick", 1)
+        entered = suite.enter(case, contenders.from_controller("cubic"))
+        found.append(suite.measure(case, simulate(entered, record_interval_s=1.0)))
+    assert found[0] == found[1]
+    assert found[0]["fair_mbps"] == pytest.approx(6.0, abs=0.05)
+
+
+def test_a_folder_may_have_a_scenario_of_less_than_a_second(tmp_path):
+    worlds = tmp_path / "worlds"
+    worlds.mkdir()
+    scenarios.get("dumbbell", duration_s=0.8).with_flows([Flow(controller="contender")]).save(worlds / "one.toml")
+    beside = contenders.line_up(["cubic"], [])
+    rows = run_suite(suites.get(str(worlds)), beside, out_dir=tmp_path / "out", runs=1, workers=1, quiet=True).rows
+    assert len(rows) == 1
 
 
 def test_utilisation_in_a_folder_is_that_of_the_slowest_link(tmp_path):
