@@ -31,6 +31,8 @@ from orbitcc.envs.description.compile import ns
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 
 FORMAT_VERSION = 1
+MOST_VALUES = 500_000_000
+"""Numbers in the series of a recording, of eight bytes each."""
 PARTS = 200
 """A run is simulated in this many parts; progress is reported and interrupts are handled between them."""
 
@@ -252,8 +254,13 @@ def simulate(
     """
     if seed is not None:
         scenario = scenario.with_seed(seed)
+    from orbitcc._sim import FLOW_SERIES, LINK_SERIES
+
+    columns = len(scenario.flows) * len(FLOW_SERIES) + len(scenario.links) * len(LINK_SERIES)
     try:
-        checked_number(record_interval_s, 1e-3, scenario.duration_s, "s")
+        checked_number(
+            record_interval_s, max(1e-3, scenario.duration_s * columns / MOST_VALUES), scenario.duration_s, "s"
+        )
     except OrbitccError as error:
         raise error.at("interval") from None
     captures = Captures(scenario, pcap, qlog)

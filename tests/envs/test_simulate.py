@@ -126,6 +126,12 @@ def test_a_flow_without_a_driver_is_refused():
         simulate(drawn)
 
 
+def test_an_interval_that_would_fill_the_memory_is_refused():
+    # 1,000,000 s of 16 series of a flow and 9 of a link are 25,000,000 values at one per second, of 500,000,000.
+    with pytest.raises(OrbitccError, match=r"^interval: 0.01 .*\[0.05, 1e\+06\] s"):
+        simulate(scenarios.get("dumbbell", duration_s=1e6), record_interval_s=0.01)
+
+
 @pytest.mark.parametrize("interval", [0, -1, float("nan"), 100])
 def test_a_wrong_interval_is_named(interval):
     with pytest.raises(OrbitccError, match=r"^interval: .*\[0.001, 2\] s"):
