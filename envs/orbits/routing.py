@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -250,16 +250,23 @@ def _whole(name: str, times: list[Array], delays: list[Array], slots: list[Slot]
     return PathTrace(name, t, delay, delay, tuple(slots))
 
 
-def find_route(spec: PathSpec, duration_s: float, seed: int = 1) -> Route:
-    """The route over `duration_s`. Equal arguments give equal routes; a longer route begins with the shorter one."""
+def find_route(
+    spec: PathSpec, duration_s: float, seed: int = 1, progress: Callable[[float], None] | None = None
+) -> Route:
+    """The route over `duration_s`. Equal arguments give equal routes; a longer route begins with the shorter one.
+
+    progress: called with the share that is done, 0..1.
+    """
     network = GroundNetwork(spec, seed)
     chooser = _Chooser(network)
     edges = network.slot_edges(duration_s)
-    legs = [
-        Leg(float(start) if start > SLIVER_S else 0.0, float(end) if end < duration_s - SLIVER_S else duration_s, nodes)
-        for start, end, nodes in _chosen(network, chooser, edges)
-        if start < duration_s - SLIVER_S and end > SLIVER_S
-    ]
+    legs = []
+    for start, end, nodes in _chosen(network, chooser, edges):
+        if start < duration_s - SLIVER_S and end > SLIVER_S:
+            first, last = start > SLIVER_S, end < duration_s - SLIVER_S
+            legs.append(Leg(float(start) if first else 0.0, float(end) if last else duration_s, nodes))
+        if progress is not None:
+            progress(min(1.0, float(end) / duration_s))
     return Route(network, tuple(legs))
 
 

@@ -126,6 +126,7 @@ def _known(name: str) -> PathTrace:
 
 
 def _computed(fields: dict[str, Any], seed: int, duration_s: float) -> Route:
+    from orbitcc.commands.run import RunProgress
     from orbitcc.common.errors import MissingError, OrbitccError
     from orbitcc.envs.description.flows import parse_value
     from orbitcc.envs.orbits.elements import Elements
@@ -141,7 +142,8 @@ def _computed(fields: dict[str, Any], seed: int, duration_s: float) -> Route:
         raise OrbitccError("--tle", tle, "either --tle or --shell, not both")
     try:
         chosen = Elements(tle=tle) if tle is not None else parse_value("starlink1" if shell is None else shell)
-        return find_route(PathSpec(**fields, shell=chosen), duration_s, seed)
+        with RunProgress("path") as progress:
+            return find_route(PathSpec(**fields, shell=chosen), duration_s, seed, progress)
     except OrbitccError as error:
         first, *rest = error.field.split(".")
         raise error.at(".".join((OPTIONS.get(first, f"--{first}"), *rest))) from None

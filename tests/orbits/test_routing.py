@@ -339,3 +339,11 @@ def test_a_fresh_path_is_cheap():
 def test_a_wrong_setting_is_named(change, says):
     with pytest.raises(OrbitccError, match=says):
         PathSpec(**{"source": "San Diego", "target": "New York", **change})
+
+
+def test_a_long_path_says_how_much_is_done():
+    said = []
+    route = find_route(spec(phase_s=0), 300, seed=2, progress=said.append)
+    assert said == sorted(said)
+    assert (len(said), said[-1]) == (20, 1.0)  # slots of 15 s
+    assert find_route(spec(phase_s=0), 300, seed=2).legs == route.legs
