@@ -25,7 +25,15 @@ from orbitcc.agents.model_card import Gate, Layer, ModelCard, Training
 from orbitcc.agents.policy import Tensors, build
 from orbitcc.agents.runs import seal
 from orbitcc.agents.runs.folders import locked, replace_folder, scratch
-from orbitcc.agents.runs.run_folder import CONFIG, RunFolder, revision, versions
+from orbitcc.agents.runs.run_folder import (
+    CONFIG,
+    EVALUATION_SECONDS,
+    METRICS,
+    RunFolder,
+    forget_evaluation,
+    revision,
+    versions,
+)
 from orbitcc.agents.training_range import training_range
 from orbitcc.common.errors import FileError, OrbitccError, StateError
 from orbitcc.envs import controllers
@@ -238,6 +246,8 @@ def _train(
         try:
             learner = _learner(recipe, seed + 100_003 * progress.restarts)
             interrupt.take()  # Ray has put handlers of its own in their place
+            if resume and progress.evaluated_at < progress.agent_steps:
+                forget_evaluation(run.path / METRICS, progress.agent_steps)
             logbook = Logbooks.open(run.path, progress.agent_steps if resume else None, logbooks)
             logbook.write_settings(recipe.model_dump(), ("heldout/score", "heldout/reward"))
             if resume:
@@ -363,7 +373,7 @@ class _Loop:
             self.display.say(f"{progress.agent_steps:,} agent steps: the policy {' and '.join(failures(scores))}")
         progress.scores, progress.evaluated_at = scores, progress.agent_steps
         figures = {f"heldout/{key}": value for key, value in scores.items()}
-        figures["train/evaluation_seconds"] = time.monotonic() - began
+        figures[EVALUATION_SECONDS] = time.monotonic() - began
         self.logbook.write(progress.agent_steps, figures)
         self.logbook.write_histogram(progress.agent_steps, "heldout/actions", self.heldout.actions)
         for name, lines in self._references.items():

@@ -177,6 +177,9 @@ _LONGEST_ROW = 1_000
 """Bytes of a row of `metrics.csv`."""
 
 
+EVALUATION_SECONDS = "train/evaluation_seconds"
+
+
 class MetricsFile:
     """`metrics.csv`, appended line by line: `step,tag,value`."""
 
@@ -211,6 +214,20 @@ def _rows(path: Path) -> list[list[str]]:
     except (OSError, FileError):
         return []
     return found
+
+
+def forget_evaluation(path: Path, step: int) -> None:
+    """Take the figures of the evaluation at this step out of `metrics.csv`, which is then made again.
+
+    A killed run has them if its state was saved before its evaluation.
+    """
+    rows = [row for row in _rows(path) if not (int(row[0]) == step and _is_of_an_evaluation(row[1]))]
+    if path.exists():
+        atomic_write_text(path, "".join(",".join(row) + "\n" for row in [["step", "tag", "value"], *rows]))
+
+
+def _is_of_an_evaluation(tag: str) -> bool:
+    return tag.startswith("heldout/") or tag == EVALUATION_SECONDS
 
 
 def last_step(path: Path) -> int:

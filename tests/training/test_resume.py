@@ -291,6 +291,29 @@ def test_an_interrupt_ends_an_evaluation_too(recipe: str, phase: str, tmp_path: 
         assert all(np.array_equal(ours[key], theirs[key]) for key in theirs)
 
 
+def test_figures_of_an_evaluation_stand_once_though_the_process_is_killed_before_it_saves(run, tmp_path, monkeypatch):
+    from orbitcc.training import loop
+
+    whole = Path(shutil.copytree(run, tmp_path / "other" / "mine"))
+    assert resumed(whole).returncode == 0
+
+    def interrupt(self: loop.Display, text: str) -> None:
+        os.kill(os.getpid(), loop.signal.SIGTERM)
+
+    def killed(self: loop._Loop) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Display, "working", interrupt)
+        assert resumed(run).returncode == loop.INTERRUPTED  # saved without its evaluation
+    with monkeypatch.context() as patch:
+        patch.setattr(loop._Loop, "_save_state", killed)
+        assert "killed" in resumed(run).stderr  # the evaluation is written
+    assert len(figures(run)) == len(figures(whole))
+    assert resumed(run).returncode == 0
+    assert figures(run) == figures(whole)
+
+
 def test_the_state_is_also_saved_between_evaluations(run: Path, monkeypatch) -> None:
     from orbitcc.training import loop
 
