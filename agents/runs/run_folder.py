@@ -175,9 +175,8 @@ def _made(path: Path) -> tuple[str, int]:
 
 _LONGEST_ROW = 1_000
 """Bytes of a row of `metrics.csv`."""
-
-
 EVALUATION_SECONDS = "train/evaluation_seconds"
+"""The figure of an evaluation whose tag does not begin with `heldout/`."""
 
 
 class MetricsFile:
