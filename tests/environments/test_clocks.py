@@ -1,5 +1,7 @@
 """Agents that decide on clocks of their own (`clock = "flow"` of a preset), in every environment."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -264,3 +266,25 @@ def test_steps_per_time_are_turned_round_and_change_no_hash() -> None:
     )
     assert definition_hash("action", "log-window") != definition_hash("action", action)
     assert Preset("mine", **{k: OWN[k] for k in ("interval_rtts", "clock")}).own_clock
+
+
+@pytest.mark.parametrize("clock", [OWN, TOGETHER])
+@pytest.mark.parametrize("reward", ["log-share", "astraea"])
+@pytest.mark.parametrize("flows", [1, 2])
+def test_the_last_shared_reward_counts_the_flows_that_leave(clock: dict[str, Any], reward: str, flows: int) -> None:
+    """A world that ends when all flows leave has the same last interval."""
+
+    def last(leave: bool) -> list[float]:
+        stop = {"stop_s": 3.015} if leave else {}
+        scenario = get("dumbbell", duration_s=6.0 if leave else 3.015).with_flows(
+            [Flow(controller="external", **stop) for _ in range(flows)]
+        )
+        env = parallel_env(scenario, preset={**clock, "reward": reward})
+        env.reset(seed=3)
+        found: dict[str, float] = {}
+        while env.agents:
+            found = env.step({agent: np.float32([0.1]) for agent in env.agents})[1]
+        return list(found.values())
+
+    assert last(leave=True) == last(leave=False)
+    assert all(last(leave=True))

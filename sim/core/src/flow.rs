@@ -431,6 +431,15 @@ impl Flow {
         self.ended.map(|ended| ended.0)
     }
 
+    /// Is it there, or was it when `other` left?
+    pub fn is_beside(&self, other: &Flow) -> bool {
+        match other.ended_at() {
+            Some(at) if self.life != Life::Waiting => self.start < at && self.ended_at().is_none_or(|end| end >= at),
+            Some(_) => false,
+            None => self.life == Life::Active,
+        }
+    }
+
     /// In-order payload delivered by `now` while it was active, over that time; bytes per second.
     pub fn goodput(&self, now: Nanos) -> f64 {
         let (end, received) = self.ended.unwrap_or((now, self.received_bytes()));

@@ -110,7 +110,8 @@ impl Member {
                 && f.ended_at().map_or(all_due || due(interval, f) <= now, |t| t > previous)
         });
         if let Payment::Shared(reward) = &self.payment {
-            self.shared = reward(&self.world.members(), self.world.utilisation()) as f32;
+            let members = self.world.members_since(previous);
+            self.shared = reward(&members, self.world.utilisation_since(previous)) as f32;
         }
     }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use orbitcc_core::observe::preset::Preset;
-use orbitcc_core::spec::NetworkSpec;
+use orbitcc_core::spec::{GateSpec, NetworkSpec};
 use orbitcc_core::time::Nanos;
 use orbitcc_core::world::{Policies, World};
 use orbitcc_core::worlds::Worlds;
@@ -26,6 +26,30 @@ proptest! {
         }
         for link in world.link_totals() {
             prop_assert!(link.queue_bytes_mean <= link.queue_bytes_max as f64, "{link:?}");
+        }
+    }
+
+    /// Also where gates open at the very end, so that many packets arrive at the last instant.
+    #[test]
+    fn rows_add_up_to_totals(mut spec in network()) {
+        for link in &mut spec.links {
+            link.forward.gate = Some(GateSpec { period: Nanos::from_millis(50), phase: Nanos::ZERO });
+        }
+        spec.duration = Nanos::from_millis(spec.duration.0 / 1_000_000 / 50 * 50);
+        let run = common::run(&spec);
+        let sum = |values: Vec<f64>| values.iter().sum::<f64>();
+        for (i, flow) in run.flow_totals.iter().enumerate() {
+            prop_assert_eq!(sum(run.flow(i, "sent_packets")), flow.sent_packets as f64);
+            prop_assert_eq!(sum(run.flow(i, "lost_packets")), flow.lost_packets as f64);
+            prop_assert_eq!(sum(run.flow(i, "marked_packets")), flow.marked_packets as f64);
+            let starts = std::iter::once(0.0).chain(run.t_s.iter().copied());
+            let spans = run.t_s.iter().zip(starts).map(|(end, start)| end - start);
+            let bytes: f64 = run.flow(i, "goodput_mbps").iter().zip(spans).map(|(mbps, s)| mbps * s * 125e3).sum();
+            prop_assert!((bytes - flow.received_bytes as f64).abs() < 1.0, "{bytes} of {}", flow.received_bytes);
+        }
+        for (i, link) in run.link_totals.iter().enumerate() {
+            prop_assert_eq!(sum(run.link(i, "dropped_packets")), link.dropped_packets as f64);
+            prop_assert_eq!(sum(run.link(i, "lost_packets")), link.lost_packets as f64);
         }
     }
 

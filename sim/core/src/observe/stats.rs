@@ -97,8 +97,8 @@ statistics! {
     queue_bytes: "bytes", 0.0, f64::INFINITY, Oracle, "Queue of the bottleneck.";
     buffer_bytes: "bytes", 0.0, f64::INFINITY, Oracle, "Size of that queue.";
     link_loss: "1", 0.0, 1.0, Oracle, "Expected share of packets lost at random along the path.";
-    flows_active: "1", 0.0, f64::INFINITY, Oracle, "Number of active TCP flows in the world.";
-    fair_share_bps: "bit/s", 0.0, f64::INFINITY, Oracle, "`capacity_bps` divided by the number of active TCP flows that cross the bottleneck.";
+    flows_active: "1", 0.0, f64::INFINITY, Oracle, "Number of active TCP flows in the world; for a flow that leaves, with itself.";
+    fair_share_bps: "bit/s", 0.0, f64::INFINITY, Oracle, "`capacity_bps` divided by the number of active TCP flows that cross the bottleneck; for a flow that leaves, with itself.";
     handover_in_s: "s", 0.0, f64::INFINITY, Oracle, "Time to the next handover of the path; infinite if there is none.";
     handover_since_s: "s", 0.0, f64::INFINITY, Oracle, "Time since the last handover of the path; infinite if there was none.";
     reported_handover_in_s: "s", 0.0, f64::INFINITY, Oracle, "`handover_in_s` as a predictor reports it half a second ahead, with SaTCP's error.";

@@ -19,8 +19,14 @@ impl World {
     pub fn run_until(&mut self, end: Nanos) {
         let end = end.min(self.duration);
         if self.has_kernel_hosts() {
-            return self.follow_until(end);
+            self.follow_until(end);
+        } else {
+            self.simulate_until(end);
         }
+        self.end_recording();
+    }
+
+    fn simulate_until(&mut self, end: Nanos) {
         while self.failure.is_none() {
             let sample = self.recorder.as_ref().map_or(Nanos::MAX, |r| r.next_sample());
             let change = self.next_change();

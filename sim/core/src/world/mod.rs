@@ -232,7 +232,6 @@ impl World {
     /// Close every active flow's interval at the present time and fill in what only the simulator knows.
     pub fn close_intervals(&mut self, which: impl Fn(&Flow) -> bool) {
         let now = self.now;
-        let active = self.flows.iter().filter(|f| f.life == Life::Active && !f.datagram).count();
         for i in 0..self.flows.len() {
             if self.flows[i].life == Life::Waiting || !which(&self.flows[i]) || self.flows[i].meter.since() >= now {
                 continue;
@@ -245,8 +244,9 @@ impl World {
                     .iter()
                     .map(|l| 1.0 - self.links[*l as usize].expected_loss(now))
                     .product::<f64>();
-            let (mut sharing, mut beside_others) = (0, false);
-            for f in self.flows.iter().filter(|f| f.life == Life::Active && !f.datagram) {
+            let (mut active, mut sharing, mut beside_others) = (0, 0, false);
+            for f in self.flows.iter().filter(|f| f.is_beside(&self.flows[i]) && !f.datagram) {
+                active += 1;
                 if f.forward.contains(&(bottleneck as u32)) {
                     sharing += 1;
                     beside_others |= f.agent.is_none();
@@ -266,7 +266,7 @@ impl World {
             stats.queue_bytes = link.backlog_bytes(now) as f64;
             stats.buffer_bytes = link.buffer_bytes(self.wire_bytes);
             stats.link_loss = loss;
-            stats.flows_active = active as f64;
+            stats.flows_active = f64::from(active);
             stats.delay_preference = flow.agent.as_ref().map_or(0.0, |agent| agent.delay_preference);
             flow.handovers.fill(stats, now);
             stats.fair_share_bps = stats.capacity_bps / f64::from(sharing.max(1));
@@ -275,36 +275,25 @@ impl World {
         }
     }
 
-    /// Flows that count in the global reward: alive, with TCP.
-    pub fn members(&self) -> SmallVec<[RewardedFlow<'_>; 8]> {
-        self.members_since(Nanos::MAX)
-    }
-
-    /// The same, and those that left after `since`.
+    /// The flows that were there after `since`, also those that have left, as rewards and critics see them.
     pub fn members_since(&self, since: Nanos) -> SmallVec<[RewardedFlow<'_>; 8]> {
-        let present = |f: &Flow| f.life == Life::Active || f.ended_at().is_some_and(|at| at > since);
-        self.flows
-            .iter()
-            .filter(|f| present(f) && !f.datagram && f.stats.interval_s > 0.0)
-            .map(Flow::rewarded)
-            .collect()
+        self.present_since(since).map(|(_, flow)| flow.rewarded()).collect()
     }
 
-    /// Delivered payload over payload capacity, averaged over the links that are someone's bottleneck.
-    pub fn utilisation(&self) -> f64 {
+    /// With their numbers; datagrams have no statistics.
+    fn present_since(&self, since: Nanos) -> impl Iterator<Item = (usize, &Flow)> {
+        let present = move |f: &Flow| f.life == Life::Active || f.ended_at().is_some_and(|at| at > since);
+        self.flows.iter().enumerate().filter(move |(_, f)| present(f) && !f.datagram && f.stats.interval_s > 0.0)
+    }
+
+    /// Delivered payload over payload capacity, averaged over the links that are the bottleneck of one of these flows.
+    pub fn utilisation_since(&self, since: Nanos) -> f64 {
         let mut links: SmallVec<[(usize, f64); 8]> = SmallVec::new();
-        for (i, flow) in self.flows.iter().enumerate() {
-            if flow.life != Life::Active || flow.datagram || flow.stats.interval_s <= 0.0 {
-                continue;
-            }
+        for (i, _) in self.present_since(since) {
             let link = self.bottleneck(i);
             if !links.iter().any(|(l, _)| *l == link) {
-                let rate: f64 = self
-                    .flows
-                    .iter()
-                    .filter(|f| f.life == Life::Active && !f.datagram && f.forward.contains(&(link as u32)))
-                    .map(|f| f.stats.delivery_rate_bps)
-                    .sum();
+                let over = self.present_since(since).filter(|(_, f)| f.forward.contains(&(link as u32)));
+                let rate: f64 = over.map(|(_, f)| f.stats.delivery_rate_bps).sum();
                 let capacity = self.links[link].rate().0 as f64 * self.payload_share;
                 // Nothing can be had of a link without capacity.
                 links.push((link, if capacity > 0.0 { (rate / capacity).min(1.0) } else { 1.0 }));

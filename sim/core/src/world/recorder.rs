@@ -118,7 +118,7 @@ impl Recorder {
 }
 
 impl World {
-    /// Take the sample due now and, at the end of an interval, a row.
+    /// Take the sample due now and, at the end of every interval but the last, a row.
     pub(crate) fn sample(&mut self) {
         let Some(mut r) = self.recorder.take() else {
             return;
@@ -152,12 +152,21 @@ impl World {
         for (i, outage) in r.outage.iter_mut().enumerate() {
             *outage = (outage.0 + u32::from(self.links[2 * i].in_outage()), outage.1 + 1);
         }
-        if now >= r.next_row {
+        if now >= r.next_row && now < r.duration {
             self.write_row(&mut r);
-            r.next_row = if r.next_row >= r.duration { Nanos::MAX } else { (r.next_row + r.interval).min(r.duration) };
+            r.next_row = (r.next_row + r.interval).min(r.duration);
         }
         r.next_sample = if now >= r.duration { Nanos::MAX } else { (now + r.step).min(r.next_row).min(r.duration) };
         self.recorder = Some(r);
+    }
+
+    /// Write the last row once the run is over. No later row has the events of the last instant, so this one does.
+    pub(super) fn end_recording(&mut self) {
+        if let Some(mut r) = self.recorder.take_if(|r| self.now >= r.duration && r.next_row != Nanos::MAX) {
+            self.write_row(&mut r);
+            r.next_row = Nanos::MAX;
+            self.recorder = Some(r);
+        }
     }
 
     fn write_row(&mut self, r: &mut Recorder) {
