@@ -110,18 +110,19 @@ def _records(data: bytes, file: str) -> _Records:
     order, tick_s = _MAGIC[data[:4]]
     if len(data) < 24:
         raise FileContentError("file", file, "a whole capture; it is cut off in its header")
-    link = struct.unpack_from(order + "I", data, 20)[0] & 0xFFFF
-    head = struct.Struct(order + "IIII").unpack_from
-    found, at = [], 24
+    length_of, places, at = struct.Struct(order + "I").unpack_from, [], 24
     while at + 16 <= len(data):
-        seconds, ticks, kept, length = head(data, at)
-        if at + 16 + kept > len(data):
+        after = at + 16 + length_of(data, at + 8)[0]
+        if after > len(data):
             break
-        found.append((seconds + ticks * tick_s, at + 16, kept, length, link, 0))
-        if len(found) > MOST_PACKETS:
+        places.append(at)
+        if len(places) > MOST_PACKETS:
             raise _too_many(file)
-        at += 16 + kept
-    return _Records.of(found)
+        at = after
+    heads = np.array(places, np.int64)
+    seconds, ticks, kept, length = (_u32(np.frombuffer(data, np.uint8), heads + k, order) for k in (0, 4, 8, 12))
+    link = np.full_like(heads, struct.unpack_from(order + "I", data, 20)[0] & 0xFFFF)
+    return _Records(seconds + ticks * tick_s, heads + 16, kept, length, link, np.zeros_like(heads))
 
 
 def _too_many(file: str) -> FileContentError:
@@ -235,13 +236,17 @@ def _once(which: NDArray[np.bool_], place: Ints) -> NDArray[np.bool_]:
 
 
 def _u16(raw: Any, at: Ints) -> Ints:
-    return raw[at].astype(np.int64) << 8 | raw[at + 1]
+    return _unsigned(raw, at, ">u2")
 
 
 def _u32(raw: Any, at: Ints, order: str) -> Ints:
-    four = [raw[at + k].astype(np.int64) for k in range(4)]
-    a, b, c, d = four if order == ">" else four[::-1]
-    return a << 24 | b << 16 | c << 8 | d
+    return _unsigned(raw, at, order + "u4")
+
+
+def _unsigned(raw: Any, at: Ints, kind: str) -> Ints:
+    """The numbers that begin at these bytes."""
+    everywhere = np.ndarray((raw.size - int(kind[-1]) + 1,), kind, raw, strides=(1,))
+    return everywhere[at].astype(np.int64)
 
 
 def _unwrapped(numbers: Ints, origin: int) -> Ints:
@@ -253,17 +258,20 @@ def _unwrapped(numbers: Ints, origin: int) -> Ints:
 def _main_flow(ends: list[Ints], payload: Ints, file: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which packets are those of the flow that carries the data, and which come back to its sender."""
     source, target, out, into = ends
-    names, of = np.unique(np.stack((source, target, out, into)), axis=1, return_inverse=True)
-    bytes_of = np.bincount(of.ravel(), weights=np.maximum(payload, 0))
+    flow = np.zeros_like(source)
+    for name in ends:
+        names, of = np.unique(name, return_inverse=True)
+        _, first, flow = np.unique(flow * names.size + of, return_index=True, return_inverse=True)
+    bytes_of = np.bincount(flow, weights=np.maximum(payload, 0))
     main = int(bytes_of.argmax()) if bytes_of.size else -1
     if main < 0 or bytes_of[main] == 0:
         raise FileContentError("file", file, "a capture of one TCP flow; it has none with data")
     if bytes_of[main] < MAIN_SHARE * bytes_of.sum():
         flows = int((bytes_of > 0.01 * bytes_of.sum()).sum())
         raise FileContentError("file", file, f"a capture of one TCP flow; {flows} flows carry the data (tshark -Y)")
-    a, b, p, q = names[:, main]
+    a, b, p, q = (name[first[main]] for name in ends)
     back = (source == b) & (target == a) & (out == q) & (into == p)
-    return of.ravel() == main, back
+    return flow == main, back
 
 
 class _Segments:
