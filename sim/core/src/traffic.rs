@@ -29,9 +29,11 @@ pub struct Traffic {
     segment_work: u128,
     rate: u64,
     random: Stream,
-    /// Start of the present constant-rate stretch and segments offered in it.
+    /// When constant-rate writing would have begun without pauses, and segments offered since then.
     since: Nanos,
     offered: u64,
+    /// How long the on-periods before this off-period were, together.
+    written: Nanos,
     on: bool,
     probe_interval: Nanos,
     next_write: Nanos,
@@ -54,6 +56,7 @@ impl Traffic {
             random: Stream::new(seed, Purpose::Traffic, flow),
             since: Nanos::ZERO,
             offered: 0,
+            written: Nanos::ZERO,
             on: false,
             probe_interval,
             next_write: Nanos::MAX,
@@ -67,8 +70,8 @@ impl Traffic {
     pub fn start(&mut self, now: Nanos) {
         match self.spec {
             TrafficSpec::Bulk | TrafficSpec::Bytes { .. } => {}
-            TrafficSpec::Cbr { .. } => self.begin_writing(now),
-            TrafficSpec::OnOff { .. } => self.next_switch = now,
+            TrafficSpec::Cbr { .. } => (self.since, self.next_write) = (now, now),
+            TrafficSpec::OnOff { .. } => (self.since, self.written, self.next_switch) = (now, Nanos::ZERO, now),
             TrafficSpec::Objects { per_s, .. } => self.next_write = now + self.gap(per_s),
         }
         if self.probe_interval > Nanos::ZERO {
@@ -111,9 +114,12 @@ impl Traffic {
             if rate.is_none() {
                 return if self.on { Action::StartBulk } else { Action::StopBulk };
             }
+            // A segment is offered when its bits have accrued in on-periods, the first at once.
             if self.on {
-                self.begin_writing(now);
+                self.since = now - self.written;
+                self.next_write = self.next_segment();
             } else {
+                self.written = now - self.since;
                 self.next_write = Nanos::MAX;
             }
             return Action::Nothing;
@@ -126,8 +132,7 @@ impl Traffic {
                 return Action::Object((libm::exp(log) as u64).clamp(1, LARGEST_OBJECT_BYTES));
             }
             self.offered += 1;
-            let elapsed = self.segment_work * u128::from(self.offered) / u128::from(self.rate);
-            self.next_write = self.since + Nanos(elapsed as u64);
+            self.next_write = self.next_segment();
             return Action::Write;
         }
         if self.next_probe <= now {
@@ -142,9 +147,7 @@ impl Traffic {
         Nanos((self.random.exponential(1.0 / per_s) * 1e9) as u64 + 1)
     }
 
-    fn begin_writing(&mut self, now: Nanos) {
-        self.since = now;
-        self.offered = 0;
-        self.next_write = now;
+    fn next_segment(&self) -> Nanos {
+        self.since + Nanos((self.segment_work * u128::from(self.offered) / u128::from(self.rate)) as u64)
     }
 }

@@ -33,6 +33,20 @@ fn downloads_arrive_as_asked_and_are_timed() {
 }
 
 #[test]
+fn bursts_have_their_mean_rate_however_short_they_are() {
+    // The time of one segment at this rate, 120 ms, is longer than most bursts of 50 ms.
+    for (on_s, off_s) in [(0.352, 0.65), (0.05, 0.05)] {
+        let mut spec = dumbbell(50.0, 40.0, 250_000, 20_000.0, &["udp"]);
+        spec.flows[0].traffic = TrafficSpec::OnOff { rate: Some(BitRate(100_000)), on: secs(on_s), off: secs(off_s) };
+        let mut world = World::new(&spec, &Policies::new(), Nanos::ZERO).unwrap();
+        world.run();
+        let mbps = world.flow_totals()[0].sent_packets as f64 * 1500.0 * 8e-6 / 20_000.0;
+        let wanted = 0.1 * on_s / (on_s + off_s);
+        assert!((mbps / wanted - 1.0).abs() < 0.03, "{on_s} s on, {off_s} s off: {mbps}, not {wanted}");
+    }
+}
+
+#[test]
 fn after_a_reroute_data_and_acknowledgements_take_the_new_path() {
     let mut spec = dumbbell(50.0, 40.0, 250_000, 20.0, &["cubic"]);
     let mut other = spec.links[0].clone();
