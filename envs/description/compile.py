@@ -164,8 +164,10 @@ class _Compiler:
             return {"send_jitter": 0, "start_jitter": 0}
         send_ms, start_ms = sim.send_jitter_ms, sim.start_jitter_ms
         if send_ms is None:
-            rates = [link.rate_mbps for link in scenario.links if link.rate_mbps is not None]
-            slowest = min((mean_over(r, scenario.duration_s) for r in rates), default=math.inf)
+            ways = {way.path for flow in scenario.flows for way in (flow, *flow.reroutes)}
+            passed = {position for path in ways for position in self._path(path)}
+            rates = [scenario.links[position].rate_mbps for position in passed]
+            slowest = min((mean_over(r, scenario.duration_s) for r in rates if r is not None), default=math.inf)
             send_ms = sim.packet_bytes * 8 / (slowest * 1e3)
         if start_ms is None:
             start_ms = min(self._base_rtts_ms())

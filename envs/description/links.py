@@ -29,6 +29,7 @@ class GilbertElliott(Model):
     """Two states, in which packets are lost with probability `good_loss` or `bad_loss`.
 
     The times between changes of the state are exponential with these rates per second, independent of the packets.
+    The chain begins in the good state, also at each point of a schedule of losses.
     """
 
     kind: Literal["gilbert_elliott"] = "gilbert_elliott"

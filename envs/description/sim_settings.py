@@ -68,7 +68,7 @@ class SimSettings(Model):
         default=False, description="use no shortcuts of the simulator: the same outcome, but slower; for debugging"
     )
     send_jitter_ms: Annotated[float | None, number(0, 1e4, "ms", optional=True)] = Field(
-        default=None, description="None: the time of one full packet on the slowest link"
+        default=None, description="None: the time of one full packet on the slowest link that data pass"
     )
     start_jitter_ms: Annotated[float | None, number(0, 1e6, "ms", optional=True)] = Field(
         default=None, description="None: the shortest base RTT of any flow"

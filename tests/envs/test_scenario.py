@@ -512,3 +512,14 @@ def test_a_parameter_of_other_scenarios_is_answered_with_their_names():
 def test_odd_digits_are_no_position(position):
     with pytest.raises(OrbitccError, match="unknown name"):
         scenarios.get("dumbbell").override(f"links.{position}.rate_mbps", 3)
+
+
+@pytest.mark.parametrize("path", [None, ("fast",)])
+def test_links_that_no_data_pass_do_not_delay_packets_at_their_hosts(path) -> None:
+    fast = Link(name="fast", rate_mbps=100, delay_ms=20)
+    slow = [Link(name=name, rate_mbps=0.2, delay_ms=20) for name in ("unused", "up")]
+    alone = Scenario(name="s", duration_s=5, links=(fast,), flows=(Flow(controller="bbr", path=path),))
+    beside = alone.changed(links=(fast, *slow), flows=(Flow(controller="bbr", path=("fast",), return_path=("up",)),))
+    assert network(beside)["noise"]["send_jitter"] == network(alone)["noise"]["send_jitter"]
+    passed = beside.changed(flows=(Flow(controller="bbr", path=("fast", "unused")),))
+    assert network(passed)["noise"]["send_jitter"] == 1514 * 8 * 5_000  # at 0.2 Mbit/s
