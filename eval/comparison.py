@@ -16,7 +16,7 @@ from orbitcc.common.files import parse_json, read_text
 from orbitcc.envs.controllers import PROGRAM
 from orbitcc.eval import suites
 from orbitcc.eval.front import SHARES, low_share
-from orbitcc.eval.results import ASSESSMENT, PLAN, CaseKey, Row, load_planned, value_of
+from orbitcc.eval.results import ASSESSMENT, PLAN, CaseKey, Row, have_copies, load_planned, value_of
 from orbitcc.eval.statistics import Estimate, Standing, median, median_estimate, verdict
 from orbitcc.eval.suites import Metric
 
@@ -30,6 +30,7 @@ class Difference:
     contender, other: who is on side A and on side B. seeds: whether the pairs are training seeds, not runs. unused:
     whether A and B leave a fifth or more of the link unused, which makes other figures no merit (`front.unused`).
     versions: those of OrbitCC that made the runs, with `.emulator` for runs on a real kernel.
+    copies: whether runs of a world are equal in every figure.
     """
 
     suite: str
@@ -42,6 +43,7 @@ class Difference:
     seeds: bool = False
     unused: tuple[bool, bool] = (False, False)
     versions: tuple[str, ...] = ()
+    copies: bool = False
 
     @property
     def verdict(self) -> Standing:
@@ -91,11 +93,16 @@ def differences(
 
 
 def warnings(found: Sequence[Difference]) -> list[str]:
-    """What a reader must know of differences: that the runs of A and B were made in different ways."""
+    """What a reader must know of differences: that runs of A and B were made in different ways, or are copies."""
+    told = []
     versions = list(dict.fromkeys(version for difference in found for version in difference.versions))
-    if len(versions) < 2:
-        return []
-    return [f"the runs are of several versions or backends, which may explain differences: {', '.join(versions)}"]
+    if len(versions) > 1:
+        said = "the runs are of several versions or backends, which may explain differences"
+        told.append(f"{said}: {', '.join(versions)}")
+    if suites_of_copies := list(dict.fromkeys(d.suite for d in found if d.copies)):
+        said = "runs of a world are equal in every figure; they are as good as one"
+        told.append(f"{', '.join(suites_of_copies)}: {said}")
+    return told
 
 
 def _differences(suite: str, contender: str, other: str, pairs: Sequence[tuple[Runs, Runs]]) -> list[Difference]:
@@ -120,7 +127,8 @@ def _differences(suite: str, contender: str, other: str, pairs: Sequence[tuple[R
             median_estimate(map(median, side)) if seeds else median_estimate(side[0]) for side in (*sides, changes)
         )
         unused = (False, False) if metric.key in SHARES else (low[0], low[1])
-        found.append(Difference(suite, contender, other, metric, a, b, change, seeds, unused, versions))
+        copies = any(map(have_copies, own)) and not seeds
+        found.append(Difference(suite, contender, other, metric, a, b, change, seeds, unused, versions, copies))
     return found
 
 

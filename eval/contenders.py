@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from orbitcc.common.errors import OrbitccError, UnknownNameError
+from orbitcc.common.errors import OrbitccError, StateError, UnknownNameError
 from orbitcc.common.files import MOST_TABLE, read_bytes
 from orbitcc.envs import controllers
 from orbitcc.envs.description.flows import Flow
@@ -51,6 +51,13 @@ class Contender:
         params = controllers.check(self.controller, self.params)
         hosts = {key: params.get(key) for key in controllers.HOST_PARAMS}
         return json.dumps([controllers.make(self.controller, params)[0], hosts, self.simulated], sort_keys=True)
+
+    def check_unchanged(self) -> None:
+        """StateError where the policy's files are no longer those with which the evaluation began."""
+        if self.digest and self.controller != controllers.PROGRAM:
+            now = digest_of(ControllerSpec(name=self.controller, params=dict(self.params)))
+            if now != self.digest:
+                raise StateError(self.label, "its files were changed while it was evaluated; evaluate it once more")
 
     def take_all(self, scenario: Scenario) -> Scenario:
         """The scenario with every flow driven by this contender and named after it."""
@@ -142,6 +149,9 @@ def _as_trained(name_or_path: str) -> Contender:
     weights = read_bytes(loaded.path / checkpoint.WEIGHTS, MOST_TABLE)
     digest = hashlib.sha256(acting.encode() + weights).hexdigest()[:12]
     family = loaded.card.observation.preset
+    if loaded.card.name in controllers.names("baseline"):
+        allowed = "a model card without the name of a controller: tables would show two of them"
+        raise OrbitccError("name", loaded.card.name, allowed)
     if name_or_path in checkpoint.shipped():
         return Contender(loaded.card.name, name_or_path, {}, digest, family)
     return Contender(loaded.card.name, "policy", {"path": name_or_path}, digest, family)

@@ -1,15 +1,16 @@
-"""Warns where results mean less: a policy outside its training range or on its training links, closed connections."""
+"""Warns where results mean less: a policy outside its training range or on its training links, closed
+connections, runs that are copies."""
 
 from __future__ import annotations
 
 from orbitcc.envs.controllers import PROGRAM
 from orbitcc.envs.description.conditions import Range, conditions
-from orbitcc.eval.results import Results, value_of
+from orbitcc.eval.results import Results, have_copies, value_of
 
 
 def warnings(results: Results) -> list[str]:
-    """Sentences on contenders whose connections were closed in a run, and on policies that are evaluated outside their
-    training range, or on the links on which they were trained.
+    """Sentences on contenders whose connections were closed in a run, or whose runs are copies, and on policies that
+    are evaluated outside their training range, or on the links on which they were trained.
 
     A policy in Python, and a program, have no model card.
     """
@@ -20,6 +21,12 @@ def warnings(results: Results) -> list[str]:
     cases = results.suite.cases(results.profile, results.runs)
     met, links = conditions(case.scenario for case in cases), {case.scenario.links_digest for case in cases}
     links |= results.suite.parts()
+    if copies := [
+        c.label for c in results.contenders if have_copies(r for r in results.rows if r["contender"] == c.key)
+    ]:
+        found.append(
+            f"{', '.join(copies)}: runs of a world are equal in every figure; they count as one, not as several"
+        )
     for contender in results.contenders:
         own = [row for row in results.rows if row["contender"] == contender.key]
         if closed := sum(value_of(row, "closed_connections") > 0 for row in own):

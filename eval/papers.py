@@ -283,9 +283,14 @@ def _load(name: str, folder: Path) -> Results:
         if not all(isinstance(text, str) for text in (version, command, *(c.label for c in entered))):
             raise TypeError
         keys = [contender.key for contender in entered]
+        planned = {(case, key) for case in map(str, plan["cases"]) for key in keys}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise FileError("results", str(plan_file), "the plan of finished results, as this version writes it") from None
     rows = [row for row in load_planned(folder / RUNS) if row["version"] == version and row["contender"] in keys]
+    lacking = planned - {(f"{row['scenario']} {row['seed']}", row["contender"]) for row in rows}
+    if lacking:
+        there = f"a finished evaluation: {len(lacking)} of {len(planned)} runs are missing; --resume continues it"
+        raise FileError("results", str(folder), there)
     return Results(suite, entered, profile, runs, folder, version, command, rows)
 
 

@@ -13,7 +13,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -171,6 +171,14 @@ class Results:
             where = (row["point"].get(factor, "") for factor in factors)
             table.append([*(keys[c] for c in KEY_COLUMNS), *where, *(_number(value_of(row, c)) for c in columns)])
         return atomic_write_text(self.out_dir / "runs.csv", csv_text(table))
+
+
+def have_copies(rows: Iterable[Row]) -> bool:
+    """Whether a world has several of these runs, all with the same figures, for example because nothing is random."""
+    figures: dict[str, list[Any]] = {}
+    for row in rows:
+        figures.setdefault(json.dumps(row["point"], sort_keys=True), []).append(row["metrics"])
+    return any(len(runs) > 1 and all(run == runs[0] for run in runs) for runs in figures.values())
 
 
 def value_of(row: Row, metric: str) -> float:

@@ -9,18 +9,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orbitcc.common import provenance
-from orbitcc.common.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError, StateError
 from orbitcc.common.files import atomic_write_bytes
 from orbitcc.emulator.run import refuse
 from orbitcc.envs import backends
 from orbitcc.envs.backends.simulator import begun
 from orbitcc.envs.description import support
 from orbitcc.eval import results as store
-from orbitcc.eval.contenders import Contender
+from orbitcc.eval.contenders import Contender, policies_of
 from orbitcc.eval.results import Results, Row
 from orbitcc.eval.suites import Case, Suite
 from orbitcc.parallel import cluster, work
@@ -49,6 +49,9 @@ def execute(task: Task) -> Made:
     scenario = task.suite.entered(task.case, task.contender)
     interval_s = min(task.suite.record_interval_s, scenario.duration_s)
     recording = backends.runner(task.backend)(scenario, record_interval_s=interval_s)
+    task.contender.check_unchanged()
+    if policies_of(task.case.scenario) and replace(task.case).digest != task.case.digest:
+        raise StateError(task.suite.name, "files of a policy that its scenarios name were changed meanwhile")
     values = task.suite.measured(task.case, recording)
     if closed := recording.closed_connections():
         values["closed_connections"] = float(len(closed))

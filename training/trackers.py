@@ -2,12 +2,13 @@
 
 Each is set up by its own environment variables (`WANDB_MODE=offline`, `MLFLOW_TRACKING_URI`, `TRACKIO_DIR`); without
 any, MLflow and Trackio write to this machine, and Weights & Biases asks for an account. Projects are called `orbitcc`,
-runs as their folders. A resumed run continues its run of the tracker.
+runs as their folders. A resumed run continues its run of the tracker, and no other does.
 """
 
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 from orbitcc.common.errors import OrbitccError, UnknownNameError
 from orbitcc.common.extras import installing
+from orbitcc.common.files import atomic_write_text, read_text
 from orbitcc.training.logbook import Logbook, flat
 
 PROJECT = "orbitcc"
@@ -50,7 +52,12 @@ class Wandb(Tracker):
     def __init__(self, folder: Path, resume_at: int | None) -> None:
         import wandb
 
-        self._run = wandb.init(project=PROJECT, id=_identity(folder), name=folder.name, dir=str(folder), resume="allow")
+        kept = folder / "wandb" / "run-id"
+        if resume_at is None or not kept.exists():
+            kept.parent.mkdir(exist_ok=True)
+            atomic_write_text(kept, f"{folder.name}-{secrets.token_hex(4)}")
+        name, place = folder.name, str(folder)
+        self._run = wandb.init(project=PROJECT, id=read_text(kept), name=name, dir=place, resume="allow")
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         self._run.log(dict(values), step=step)
@@ -92,6 +99,7 @@ class Trackio(Tracker):
 
     def __init__(self, folder: Path, resume_at: int | None) -> None:
         self._name, self._run = _identity(folder), None
+        self._resume = "never" if resume_at is None else "allow"
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         self._begun({}).log(dict(values), step=step)
@@ -108,7 +116,7 @@ class Trackio(Tracker):
             import trackio
 
             self._run = trackio.init(
-                project=PROJECT, name=self._name, config=dict(settings), resume="allow", embed=False
+                project=PROJECT, name=self._name, config=dict(settings), resume=self._resume, embed=False
             )
         return self._run
 

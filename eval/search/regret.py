@@ -37,6 +37,8 @@ def regret(world: Scenario, objective: Objective, target: Contender, against: Se
     own, *others = (
         shortfalls(simulate(entered(world, c), record_interval_s=1.0), objective) for c in (target, *against)
     )
+    for contender in (target, *against):
+        contender.check_unchanged()
     return max(float(np.nanmax(own - other)) for other in others)
 
 

@@ -91,7 +91,7 @@ def train(
 
     Exit code 3: the policy diverged (docs/training.md). Exit code 130: interrupted.
     """
-    from orbitcc.agents.runs.run_folder import RunFolder
+    from orbitcc.agents.runs.run_folder import CONFIG, RunFolder
     from orbitcc.common.errors import OrbitccError, StateError
     from orbitcc.parallel import cluster
     from orbitcc.training import recipe as recipes
@@ -129,21 +129,23 @@ def train(
     names = {number: name if name is None or len(seed) == 1 else f"{name}-{number}" for number in seed}
     if folder is not None:
         work = [_resumed(folder, changes or (), number) for number in asked or (None,)]
-    elif resume:
-        work = [
-            _resumed(
-                RunFolder.latest(out, plan.name, number, names[number]), changes or (), number if asked else None, plan
-            )
-            for number in seed
-        ]
     else:
-        check_learner(plan)
-        work = []
+        work, fresh = [], []
         try:
             for number in seed:
-                work.append(_fresh(plan, number, out, _command(recipe, changes or [], number), names[number]))
+                own_name = names[number]
+                begun = resume and (own_name is None or (out / own_name / CONFIG).exists())
+                if begun:
+                    run = RunFolder.latest(out, plan.name, number, own_name)
+                    work.append(_resumed(run, changes or (), number if asked else None, plan))
+                    continue
+                check_learner(plan)
+                work.append(_fresh(plan, number, out, _command(recipe, changes or [], number), own_name))
+                fresh.append(work[-1][2])
+                if resume:  # killed before it had a folder
+                    typer.echo(f"{out / str(own_name)}: no run of this name was there; it begins", err=True)
         except OrbitccError:
-            for _, _, made, *_ in reversed(work):
+            for made in reversed(fresh):
                 made.take_back()
             raise
     if resume:

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from orbitcc.agents import checkpoint
 from orbitcc.common.errors import FileError, OrbitccError
 from orbitcc.eval import contenders
 from orbitcc.eval.comparison import _training_seed, differences, warnings
@@ -251,3 +252,11 @@ def test_the_table_fits_80_columns(results, monkeypatch):
     assert "too few runs" in out
     assert max(map(len, out.splitlines())) <= 80
     assert "…" not in out
+
+
+def test_a_policy_may_not_have_the_name_of_a_controller(tmp_path):
+    loaded = checkpoint.load("perigee")
+    card = loaded.card.model_copy(update={"name": "cubic"})
+    checkpoint.save(tmp_path / "mine", card, checkpoint.read_tensors(loaded.path))
+    with pytest.raises(OrbitccError, match="name: 'cubic' is not allowed"):
+        contenders.line_up(["cubic"], [str(tmp_path / "mine")])

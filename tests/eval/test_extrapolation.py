@@ -112,3 +112,28 @@ def test_rounding_and_a_residual_loss_are_no_warning():
     assert not outside((9.96, 200.9), (10.0, 200.0), "rate_mbps")  # 9.96 and 201 with three digits
     assert outside((9.9, 200.0), (10.0, 200.0), "rate_mbps")
     assert outside((1, 6), (1, 5), "flows")
+
+
+def test_runs_that_are_copies_are_named(tmp_path):
+    from orbitcc.eval import comparison, contenders, suites
+    from orbitcc.eval.extrapolation import warnings
+    from orbitcc.eval.runner import run_suite
+
+    world = scenarios.get("dumbbell", duration_s=2).with_controller("external")
+    world.override("sim.noise", False).save(tmp_path / "one.toml")
+    line_up = contenders.line_up(["cubic", "reno"], [])
+    for folder, noisy in (("still", False), ("noisy", True)):
+        (tmp_path / folder).mkdir()
+        world.override("sim.noise", noisy).save(tmp_path / folder / "one.toml")
+        results = run_suite(
+            suites.get(str(tmp_path / folder)),
+            line_up,
+            out_dir=tmp_path / f"out-{folder}",
+            runs=2,
+            workers=1,
+            quiet=True,
+        )
+        told = [] if noisy else ["cubic, reno: runs of a world are equal in every figure; they are as good as one"]
+        assert warnings(results) == told
+        found = comparison.differences(results.out_dir, None, ["cubic"], ["reno"])
+        assert ["as good as one" in line for line in comparison.warnings(found)] == [True] * len(told)

@@ -1,6 +1,7 @@
 """Papers: settings of their suites, and several draws judged together."""
 
 import json
+import shutil
 
 import pytest
 
@@ -90,3 +91,12 @@ def test_a_policy_is_known_by_its_card_in_stored_results(tmp_path):
     results = papers.run_paper(SMALL, ["astraea"], out_dir=tmp_path, profile="quick", workers=1)
     (found,) = [c for c in papers.load_paper(SMALL, tmp_path)["rate-step"].contenders if c.family]
     assert found == contenders.from_policy("astraea") == results["rate-step"].contenders[-1]
+
+
+def test_a_draw_that_lacks_runs_is_refused(draws, tmp_path):
+    shutil.copytree(draws / "a", tmp_path / "a")
+    rows = tmp_path / "a" / "rate-step" / "runs.jsonl"
+    lines = rows.read_text(encoding="utf-8").splitlines(keepends=True)
+    rows.write_text("".join(lines[:-2]), encoding="utf-8")
+    with pytest.raises(OrbitccError, match=f"a finished evaluation: 2 of {len(lines)} runs are missing"):
+        papers.load_paper(SMALL, tmp_path / "a")

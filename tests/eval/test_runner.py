@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from orbitcc.agents import checkpoint
 from orbitcc.common.errors import OrbitccError
+from orbitcc.envs import backends, scenarios
+from orbitcc.envs.description.flows import Flow
 from orbitcc.eval import contenders, runner, suites
 from orbitcc.eval.comparison import differences
 from orbitcc.eval.figures.by_suite import figures_of
@@ -337,3 +340,37 @@ def test_a_contender_that_cannot_run_over_a_transport_is_refused_before_anything
     with pytest.raises(OrbitccError, match=r"^bbr3\.scenario: .*hosts with transport quic cannot serve"):
         run_suite(suite, both, out_dir=tmp_path / "out", profile="quick", quiet=True)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_policy_that_changes_while_it_is_evaluated_is_refused(tmp_path, monkeypatch):
+    mine, suite = tmp_path / "mine", suites.get("responsiveness")
+    shutil.copytree(checkpoint.load("perigee").path, mine)
+    line_up = contenders.line_up([], [str(mine)])
+    simulated = backends.runner("simulator")
+
+    def trained_anew(*args, **more):
+        recording = simulated(*args, **more)
+        shutil.copytree(checkpoint.load("apogee").path, mine, dirs_exist_ok=True)
+        return recording
+
+    monkeypatch.setattr(runner.backends, "runner", lambda name: trained_anew)
+    task = runner.Task(suite, suite.cases("quick", 1)[0], line_up[0], "1", None)
+    with pytest.raises(OrbitccError, match="its files were changed while it was evaluated"):
+        runner.execute(task)
+
+
+def test_a_policy_of_a_scenario_that_changes_is_refused(tmp_path, monkeypatch):
+    mine = tmp_path / "mine"
+    shutil.copytree(checkpoint.load("perigee").path, mine)
+    flows = [Flow(controller="external"), Flow.parse(f"policy:path={mine}")]
+    world = scenarios.get("dumbbell", duration_s=1).with_flows(flows)
+    (tmp_path / "worlds").mkdir()
+    world.save(tmp_path / "worlds" / "one.toml")
+    suite = suites.get(str(tmp_path / "worlds"))
+    case = suite.cases("quick", 1)[0]
+    task = runner.Task(suite, case, contenders.line_up(["cubic"], [])[0], "1", None)
+    before = case.digest
+    assert runner.execute(task)[0]["scenario"] == before
+    shutil.copytree(checkpoint.load("apogee").path, mine, dirs_exist_ok=True)
+    with pytest.raises(OrbitccError, match="files of a policy that its scenarios name were changed"):
+        runner.execute(task)

@@ -93,3 +93,18 @@ def test_a_named_run_is_called_by_its_name_and_goes_on_with_equal_settings(tmp_p
     for wrong in ("../elsewhere", "Cubic"):
         code, error = train("--name", wrong)
         assert (code, "--name" in error) == (2, True)
+
+
+def test_a_named_run_that_was_killed_before_it_had_a_folder_begins_with_resume(
+    tmp_path: Path, monkeypatch, capsys
+) -> None:
+    """As a supervisor starts it, which always gives --resume."""
+    pytest.importorskip("torch")
+    words = ["train", "ppo-leo", "--name", "mine", "--resume", "--out", str(tmp_path / "runs"), *SMALL]
+    monkeypatch.setattr(sys, "argv", ["orbitcc", *words])
+    begins = "mine: no run of this name was there; it begins"
+    for first in (True, False):
+        with pytest.raises(SystemExit) as caught:
+            main()
+        assert not caught.value.code
+        assert (begins in capsys.readouterr().err) == first

@@ -136,14 +136,15 @@ def test_trackio_keeps_one_run_of_a_resumed_training(tmp_path, monkeypatch):
     read = (
         "import sys, sqlite3, json, pathlib; from pathlib import Path\n"
         "from tests.training.test_logbook import _tracked\n"
-        "_tracked('trackio', Path(sys.argv[1]))\n"
+        "for _ in range(2): _tracked('trackio', Path(sys.argv[1]))\n"
     )  # in a process of its own: the library reads the variable when it is imported
     subprocess.run([sys.executable, "-c", read, str(tmp_path / "mine")], check=True, cwd=TUNING.parents[1], timeout=120)
     with sqlite3.connect(tmp_path / "kept" / "orbitcc.db") as data:
-        rows = data.execute("select run_name, step, metrics from metrics order by step").fetchall()
-    assert len({name for name, _, _ in rows}) == 1
-    told = [(step, json.loads(text)) for _, step, text in rows]
-    assert [({"train/reward": m["train/reward"]}, step) for step, m in told if "train/reward" in m] == ENTRIES
+        rows = data.execute("select run_id, step, metrics from metrics order by id").fetchall()
+    runs = {run: [(step, json.loads(text)) for own, step, text in rows if own == run] for run, _, _ in rows}
+    assert len(runs) == 2  # a later run of the same name is another
+    for told in runs.values():
+        assert [({"train/reward": m["train/reward"]}, step) for step, m in told if "train/reward" in m] == ENTRIES
 
 
 def test_wandb_writes_offline(tmp_path, monkeypatch):
@@ -154,6 +155,8 @@ def test_wandb_writes_offline(tmp_path, monkeypatch):
     files = list((tmp_path / "mine").rglob("*.wandb"))
     assert len(files) == 2  # a resumed run is a second file of the same run, which `wandb sync` joins
     assert len({file.name for file in files}) == 1
+    factory(trackers.named("wandb"))(tmp_path / "mine", None).close()
+    assert len({file.name for file in (tmp_path / "mine").rglob("*.wandb")}) == 2  # a later run of the same name
     deadline = time.monotonic() + 30  # the library's own process writes them, a moment after `finish` returns
     while not all(b"train/reward" in file.read_bytes() for file in files):
         assert time.monotonic() < deadline
