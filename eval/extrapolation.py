@@ -24,9 +24,7 @@ def warnings(results: Results) -> list[str]:
     if copies := [
         c.label for c in results.contenders if have_copies(r for r in results.rows if r["contender"] == c.key)
     ]:
-        found.append(
-            f"{', '.join(copies)}: runs of a world are equal in every figure; they count as one, not as several"
-        )
+        found.append(f"{', '.join(copies)}: runs of a world are equal in every figure; they are as good as one")
     for contender in results.contenders:
         own = [row for row in results.rows if row["contender"] == contender.key]
         if closed := sum(value_of(row, "closed_connections") > 0 for row in own):

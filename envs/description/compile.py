@@ -164,8 +164,8 @@ class _Compiler:
             return {"send_jitter": 0, "start_jitter": 0}
         send_ms, start_ms = sim.send_jitter_ms, sim.start_jitter_ms
         if send_ms is None:
-            ways = {way.path for flow in scenario.flows for way in (flow, *flow.reroutes)}
-            passed = {position for path in ways for position in self._path(path)}
+            paths = {flow.path for flow in scenario.flows} | {r.path for flow in scenario.flows for r in flow.reroutes}
+            passed = {position for path in paths for position in self._path(path)}
             rates = [scenario.links[position].rate_mbps for position in passed]
             slowest = min((mean_over(r, scenario.duration_s) for r in rates if r is not None), default=math.inf)
             send_ms = sim.packet_bytes * 8 / (slowest * 1e3)
