@@ -19,7 +19,17 @@ from orbitcc.common.files import atomic_write_text, parse_toml, read_toml, toml_
 from orbitcc.envs import controllers
 from orbitcc.envs.description import support
 from orbitcc.envs.description.compile import CompiledNetwork, as_text, compile_network
-from orbitcc.envs.description.flows import Bulk, Bytes, ControllerSpec, Flow, Quic, Reroute, Transport, parse_value
+from orbitcc.envs.description.flows import (
+    Bulk,
+    Bytes,
+    ControllerSpec,
+    Flow,
+    Optimistic,
+    Quic,
+    Reroute,
+    Transport,
+    parse_value,
+)
 from orbitcc.envs.description.links import Direction, Link
 from orbitcc.envs.description.model import MAX_TIME_S, Model, mean_over, number, value_at
 from orbitcc.envs.description.sim_settings import SimSettings
@@ -281,6 +291,7 @@ def _position(flow: int | str, names: Sequence[str]) -> int:
 def _check_proxies(flows: Sequence[Flow]) -> None:
     names = [flow.name for flow in flows]
     taken: set[int] = set()
+    traffic = [flow.traffic for flow in flows]  # of the second connection of a proxy, that of the first
     for i, flow in enumerate(flows):
         if flow.pep is None:
             continue
@@ -295,6 +306,12 @@ def _check_proxies(flows: Sequence[Flow]) -> None:
         taken.add(first)
         if not isinstance(flows[first].traffic, Bulk | Bytes):
             raise OrbitccError(where, of, "a flow whose traffic is bulk or bytes")
+        traffic[i] = traffic[first]
+        if isinstance(flow.receiver, Optimistic) and isinstance(traffic[i], Bytes):
+            allowed = f"stretch or divide, because the traffic of {names[first]} is bytes"
+            raise OrbitccError(f"flows.{i}.receiver.kind", flow.receiver.kind, allowed)
+        if flows[first].transport is not None:
+            raise OrbitccError(where, of, "a flow over TCP: a proxy cannot split a connection of QUIC")
         if flows[first].receiver is not None:
             raise OrbitccError(where, of, "a flow without receiver: that of a proxy acknowledges as TCP does")
         for k in (first, i):

@@ -63,11 +63,26 @@ def test_two_proxies_in_a_row_pass_everything_on():
         ((SERVER, {**CLIENT, "traffic": {"kind": "bytes", "bytes": 9}}), "flows.1.traffic.kind"),
         (({**SERVER, "traffic": {"kind": "cbr", "rate_mbps": 1.0}}, CLIENT), "flows.1.pep.of"),
         (({**SERVER, "receiver": "divide"}, CLIENT), "flows.1.pep.of"),
+        (({**SERVER, "transport": "quic"}, CLIENT), r"flows.1.pep.of: 'server' .* over TCP"),
+        ((SERVER, {**CLIENT, "receiver": "optimistic"}), "flows.1.receiver.kind: 'optimistic' .* stretch or divide"),
+        (
+            (
+                SERVER,
+                CLIENT,
+                {**CLIENT, "name": "home", "pep": {"of": 1, "buffer_bytes": 20_000}, "receiver": "optimistic"},
+            ),
+            "flows.2.receiver.kind",
+        ),
     ],
 )
 def test_proxies_that_cannot_be_are_named(flows, field):
     with pytest.raises(OrbitccError, match=field):
         split(*flows)
+
+
+def test_an_optimistic_receiver_behind_a_proxy_needs_bulk_data():
+    scenario = split({**SERVER, "traffic": "bulk"}, {**CLIENT, "receiver": "optimistic"})
+    assert scenario.flows[1].receiver is not None
 
 
 def test_only_the_connection_over_the_satellite_link_is_split():
