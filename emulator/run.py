@@ -12,7 +12,7 @@ from orbitcc.common.errors import OrbitccError
 from orbitcc.common.numbers import checked_number
 from orbitcc.emulator import needs, programs
 from orbitcc.envs import controllers
-from orbitcc.envs.backends.simulator import PARTS, Recording
+from orbitcc.envs.backends.simulator import PARTS, UNKNOWN_TO_UDP, Recording
 from orbitcc.envs.description import support
 from orbitcc.envs.description.compile import ns
 from orbitcc.envs.description.scenario import Scenario
@@ -87,6 +87,7 @@ def emulate(
         total["objects"] = [tuple(download) for download in downloads]
         unknown = (*UNKNOWN, *(() if told[i] else (TOLD_OF_AGENTS,)))
         unknown += ("retransmitted_packets", "rtos") if foreign[i] else ()
+        unknown += (*UNKNOWN_TO_UDP, "received_datagrams") if scenario.flows[i].controller.name == "udp" else ()
         total.update(dict.fromkeys(unknown, float("nan")))
         del total["rtt_ms"]
     emulation = {

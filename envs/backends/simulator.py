@@ -175,6 +175,8 @@ class Recording:
 
 _NOT_OF_KERNELS = ("rtt_ms", "lost_packets")
 """Series of flows that an emulated run may lack."""
+UNKNOWN_TO_UDP = ("retransmitted_packets", "lost_packets")
+"""Totals that a sender of datagrams does not know; NaN."""
 _FLOW_TOTALS = (
     "start_s", "goodput_mbps", "received_bytes", "srtt_ms", "srtt_p95_ms", "base_rtt_ms", "delay_inflation",
     "sent_packets", "retransmitted_packets", "lost_packets", "rtos",
@@ -274,13 +276,16 @@ def simulate(
                 captures.take(simulation)
             if progress is not None:
                 progress(part / parts)
-    series = simulation.recording()
+    series, totals = simulation.recording(), simulation.flow_totals()
+    for flow, total in zip(scenario.flows, totals, strict=True):
+        if flow.controller.name == "udp":
+            total.update(dict.fromkeys(UNKNOWN_TO_UDP, math.nan))
     return Recording(
         scenario=scenario,
         t_s=series["t_s"],
         flows=series["flows"],
         links=series["links"],
-        flow_totals=simulation.flow_totals(),
+        flow_totals=totals,
         link_totals=simulation.link_totals(),
     )
 

@@ -341,10 +341,10 @@ def _heading(figure: Figure, recording: Recording, called: Sequence[str], colour
         lost, word = flow["retransmitted_packets"], "retransmitted"
         if lost != lost:  # QUIC sends frames again, not packets
             lost, word = flow["lost_packets"], "lost"
-        words = (
-            f"{flow['goodput_mbps']:.1f} Mbit/s · {flow['delay_inflation']:.2f}× base RTT · "
-            f"{100 * lost / max(1, flow['sent_packets']):.2f} % {word}"
-        )
+        words = f"{flow['goodput_mbps']:.1f} Mbit/s"
+        if scenario.flows[i].controller.name != "udp":  # whose sender knows neither
+            words += f" · {flow['delay_inflation']:.2f}× base RTT"
+            words += f" · {100 * lost / max(1, flow['sent_packets']):.2f} % {word}"
         figure.text(x, y, f"▬ {called[i]}", color=colours[i], weight="bold", fontsize=8.5, va="center")
         figure.text(x + indent, y, words, color=theme.muted, fontsize=8.5, va="center")
 

@@ -49,6 +49,11 @@ FLOW_KEYS = (
     "retransmitted_packets",
     "lost_packets",
     "rtos",
+    "received_datagrams",
+    "delay_p50_ms",
+    "delay_p95_ms",
+    "delay_p99_ms",
+    "late_share",
 )
 LINK_KEYS = ("name", "utilisation", "queue_bytes_mean", "queue_bytes_max", "dropped_packets", "lost_packets")
 PLAIN_PROGRESS_EVERY_S = 5.0

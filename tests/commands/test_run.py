@@ -20,7 +20,8 @@ from tests.commands.shell import called
 
 FLOW_KEYS = [
     "name", "controller", "goodput_mbps", "srtt_ms", "srtt_p95_ms", "base_rtt_ms", "delay_inflation", "sent_packets",
-    "retransmitted_packets", "lost_packets", "rtos",
+    "retransmitted_packets", "lost_packets", "rtos", "received_datagrams", "delay_p50_ms", "delay_p95_ms",
+    "delay_p99_ms", "late_share",
 ]  # fmt: skip
 LINK_KEYS = ["name", "utilisation", "queue_bytes_mean", "queue_bytes_max", "dropped_packets", "lost_packets"]
 
@@ -47,6 +48,17 @@ def test_a_flow_that_never_ran_has_null_where_nothing_was_measured():
     flow = json.loads(run("dumbbell", "--set", "duration_s=1", "--flow", "cubic@0.999s", "--json"))["flows"][0]
     assert flow["srtt_ms"] is None
     assert flow["goodput_mbps"] == 0
+
+
+def test_losses_of_datagrams_are_not_known_and_their_delays_are():
+    args = ["dumbbell", "--set", "duration_s=2", "--set", "links.0.loss=0.1", "--flow", "udp:rate_mbps=5"]
+    flow = json.loads(run(*args, "--json"))["flows"][0]
+    assert (flow["retransmitted_packets"], flow["lost_packets"]) == (None, None)
+    assert 0.8 * flow["sent_packets"] < flow["received_datagrams"] < flow["sent_packets"]
+    assert 24 < flow["delay_p50_ms"] <= flow["delay_p95_ms"] <= flow["delay_p99_ms"] < 30
+    assert flow["late_share"] == 0
+    row = next(line for line in run(*args).splitlines() if "udp-0" in line)
+    assert row.split()[-4:] == [str(flow["sent_packets"]), "–", "–", "0"]
 
 
 def test_the_same_seed_prints_the_same():

@@ -62,3 +62,10 @@ def test_a_flow_of_another_name_is_shown_with_its_controller() -> None:
     named = scenario.with_flows([scenario.flows[0].changed(name="upload", controller="bbr3"), Flow(controller="cubic")])
     figure = draw_run(simulate(named), LIGHT)
     assert {"▬ upload (bbr3)", "▬ cubic-1"} <= {text.get_text() for text in figure.texts}
+
+
+def test_what_a_sender_of_datagrams_does_not_know_is_left_out() -> None:
+    scenario = get("dumbbell", duration_s=1).with_flows([Flow.parse("udp:rate_mbps=5")])
+    heading = [text.get_text() for text in draw_run(simulate(scenario), LIGHT).texts]
+    assert any(text.endswith(" Mbit/s") for text in heading)
+    assert not any("nan" in text or "%" in text for text in heading)
