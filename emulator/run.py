@@ -15,6 +15,7 @@ from orbitcc.envs import controllers
 from orbitcc.envs.backends.simulator import PARTS, UNKNOWN_TO_UDP, Recording
 from orbitcc.envs.description import support
 from orbitcc.envs.description.compile import ns
+from orbitcc.envs.description.refusals import refusal
 from orbitcc.envs.description.scenario import Scenario
 
 UNKNOWN = ("rtt_ms", "spurious_rtos", "tail_probes")
@@ -72,7 +73,7 @@ def emulate(
             raise
         except ValueError as error:
             if not programs.refused(scenario, error):
-                raise OrbitccError("scenario", scenario.name, f"a network this machine can emulate: {error}") from None
+                raise refusal(scenario, error, "this machine can emulate") from None
     programs.check(report["programs"])
     series = simulation.recording()
     flows = {name: values for name, values in series["flows"].items() if name not in UNKNOWN}

@@ -28,6 +28,7 @@ from orbitcc.common.numbers import checked_number
 from orbitcc.envs.backends.captures import Captures
 from orbitcc.envs.controllers import CONTENDER
 from orbitcc.envs.description.compile import ns
+from orbitcc.envs.description.refusals import refusal
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 
 FORMAT_VERSION = 1
@@ -237,7 +238,7 @@ def begun(scenario: Scenario, record_interval_s: float = 1.0, *, capture: bool =
     except OrbitccError:
         raise
     except ValueError as error:
-        raise OrbitccError("scenario", scenario.name, f"a network the simulator takes: {error}") from None
+        raise refusal(scenario, error, "the simulator takes") from None
 
 
 def simulate(
