@@ -1,6 +1,6 @@
 """Controllers for which rising delay is a sign of congestion, alone or together with loss."""
 
-from orbitcc.baselines.native import native
+from orbitcc.baselines.native import NO_THRESHOLD, native
 from orbitcc.envs.controllers import Param
 
 vegas = native(
@@ -22,5 +22,6 @@ copa = native(
     params={
         "delta": Param(0.5, "sensitivity to delay: 1/delta packets of queue per flow", low=0.01, high=10.0),
         "competitive": Param("on", "raise 1/delta while the queue is never nearly empty", choices=("on", "off")),
+        **NO_THRESHOLD,
     },
 )

@@ -1,7 +1,9 @@
 """Controllers for which packet loss is the sign of congestion."""
 
-from orbitcc.baselines.native import RESUME, native, preset
-from orbitcc.envs.controllers import Param
+from dataclasses import replace
+
+from orbitcc.baselines.native import ACCURATE_ECN, RESUME, native, preset
+from orbitcc.envs.controllers import HOST_PARAMS, Param
 
 _ABE = Param(
     "off",
@@ -24,7 +26,13 @@ dctcp = native(
     params={
         "ect": Param(
             0, "ECN field of its packets: ECT(0), or ECT(1) for the low-delay queue of DualPI2", choices=(0, 1)
-        )
+        ),
+        "ecn": replace(
+            HOST_PARAMS["ecn"],
+            description="always on: marks are echoed as in RFC 8257 (classic), RFC 9768 (accurate), or as in the "
+            "scenario (network)",
+            choices=("network", "classic", "accurate"),
+        ),
     },
 )
 
@@ -40,7 +48,8 @@ prague = native(
             "respond as to RFC 3168's marks where varying RTTs and long queues tell of a classic queue, as version 0.6 "
             "can; off by default there, too",
             choices=("on", "off"),
-        )
+        ),
+        **ACCURATE_ECN,
     },
 )
 
@@ -58,7 +67,11 @@ cubic = native(
             choices=("both", "train", "delay", "off", "nomax", "dynamic", "hystart++", "search"),
         ),
         "hystart_k": Param(
-            3.0, "standard deviations above the mean RTT at which hystart=dynamic ends slow start", low=0.0, high=100.0
+            3.0,
+            "standard deviations above the mean RTT at which hystart=dynamic ends slow start",
+            low=0.0,
+            high=100.0,
+            only_with=("hystart", "dynamic"),
         ),
         "fast_convergence": Param(
             "on",

@@ -1,13 +1,13 @@
 """Controllers with a model of the path: its bandwidth and its round-trip time."""
 
-from orbitcc.baselines.native import RESUME, native, preset
+from orbitcc.baselines.native import ACCURATE_ECN, NO_THRESHOLD, RESUME, native, preset
 from orbitcc.envs.controllers import Param
 
 bbr = native(
     "bbr",
     "BBR version 1 as in Linux: paces at the measured bandwidth, with at most two bandwidth-delay products in flight",
     paper="Cardwell et al.: BBR: Congestion-Based Congestion Control, 2016",
-    params=RESUME,
+    params={**RESUME, **NO_THRESHOLD},
 )
 
 bbr3 = native(
@@ -21,6 +21,7 @@ bbr3 = native(
         "min_rtt_window_s": Param(10.0, "time for which a minimum RTT is kept, s", low=0.1, high=1e5),
         "probe_rtt_interval_s": Param(5.0, "time between two ProbeRTT phases, s", low=0.1, high=1e5),
         "cwnd_gain": Param(2.0, "limit of the data in flight in ProbeBW, in BDP", low=1.0, high=100.0),
+        **NO_THRESHOLD,
     },
 )
 
@@ -38,6 +39,7 @@ leocc = native(
         "probe_rtt_cwnd_gain": Param(
             0.5, "data in flight during ProbeRTT, in BDP; at least four packets", low=0.0, high=1.0
         ),
+        **NO_THRESHOLD,
     },
 )
 
@@ -49,6 +51,8 @@ c4 = native(
     params={
         "flavour": Param("draft", "as in the IETF draft, or as in picoquic", choices=("draft", "picoquic")),
         **RESUME,
+        **NO_THRESHOLD,
+        **ACCURATE_ECN,
     },
 )
 
@@ -63,6 +67,7 @@ vivace = native(
             "code in loss mode; geo: the coefficients of the GEO papers, with a start-up calibrated to their downloads",
             choices=("artifact", "paper", "loss", "geo"),
         ),
+        **NO_THRESHOLD,
     },
 )
 vivace_paper = preset(vivace, "vivace-paper", "Vivace with the paper's formulas", preset="paper")

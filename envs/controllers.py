@@ -42,7 +42,8 @@ class Param:
     """One parameter of a controller: default, description and allowed values.
 
     `choices` lists allowed values; `low` and `high` are the bounds of a number, both included. With both, either is
-    allowed. With neither, any value of the default's type is allowed.
+    allowed. With neither, any value of the default's type is allowed. `only_with`: another parameter and the value
+    that it must have for this one to act.
     """
 
     default: Any
@@ -50,6 +51,7 @@ class Param:
     choices: tuple[Any, ...] = ()
     low: float | None = None
     high: float | None = None
+    only_with: tuple[str, Any] | None = None
 
     def check(self, name: str, value: Any) -> Any:
         """`value` in the type of the parameter. Raises OrbitccError if it is not allowed."""
@@ -151,7 +153,13 @@ def check(name: str, params: Mapping[str, Any], field: str = "controller") -> di
     for key in params:
         if key not in info.params:
             raise UnknownNameError(f"{field}.{key}", key, info.params)
-    return {k: p.check(f"{field}.{k}", params.get(k, p.default)) for k, p in info.params.items()}
+    checked = {k: p.check(f"{field}.{k}", params.get(k, p.default)) for k, p in info.params.items()}
+    for key, param in info.params.items():
+        if param.only_with is not None and checked[key] != param.default:
+            other, needed = param.only_with
+            if checked[other] != needed:
+                raise OrbitccError(f"{field}.{key}", checked[key], f"{param.default} unless {other} = {needed}")
+    return checked
 
 
 def make(name: str, params: Mapping[str, Any], field: str = "controller") -> Made:

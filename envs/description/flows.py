@@ -110,7 +110,7 @@ class Objects(Model):
 
     kind: Literal["objects"] = "objects"
     per_s: Annotated[float, number(1e-6, 1e4, "1/s")] = 0.5
-    mean_bytes: Annotated[float, number(1, 1e12, "bytes")] = 30_000.0
+    mean_bytes: Annotated[float, number(1, 1e11, "bytes")] = 30_000.0
     sigma: Annotated[float, number(0, 5)] = Field(
         default=1.318, description="standard deviation of the logarithm of the size"
     )

@@ -49,19 +49,19 @@ class SimSettings(Model):
     slow_start_after_idle: bool = Field(default=True, description="of TCP")
     gro_segments: Annotated[int, number(1, 64, "segments", whole=True)] = Field(
         default=1,
-        description="generic receive offload: receivers merge up to this many segments in order that arrive within "
-        "50 us, and send one ACK for them (Linux merges 64 KB, 45 segments); 1: none",
+        description="generic receive offload of TCP: receivers merge up to this many segments in order that arrive "
+        "within 50 us, and send one ACK for them (Linux merges 64 KB, 45 segments); 1: none",
     )
     ssthresh_cache: Annotated[int | str, BeforeValidator(lambda value: _SSTHRESH_CACHE.check("", value))] = Field(
         default="kernel",
-        description="initial slow-start threshold of a flow: none (off), the one stored by earlier flows on its path "
-        "(live), or a number of packets; kernel: off in 6.x, live in 4.15; a controller's own `ssthresh_cache` has "
-        "priority",
+        description="initial slow-start threshold of a flow of TCP: none (off), the one stored by earlier flows on its "
+        "path (live), or a number of packets; kernel: off in 6.x, live in 4.15; a controller's own `ssthresh_cache` "
+        "has priority",
     )
     ecn: Literal["off", "classic", "accurate"] = Field(
         default="off",
         description="Explicit Congestion Notification at both ends of every flow: RFC 3168 (classic) or RFC 9768 "
-        "(accurate); a controller's own `ecn` has priority, and DCTCP always uses it",
+        "(accurate); a controller's own `ecn` has priority, and DCTCP, Prague and C4 always use it",
     )
     noise: bool = Field(default=True, description="false switches off both jitters")
     exact: bool = Field(

@@ -58,6 +58,8 @@ FLOW_KEYS = (
 LINK_KEYS = ("name", "utilisation", "queue_bytes_mean", "queue_bytes_max", "dropped_packets", "lost_packets")
 PLAIN_PROGRESS_EVERY_S = 5.0
 MIN_PLOT_INTERVAL_S = 0.01
+_EVENTS = re.compile(r"\b(outages|handovers|reroutes)\b")
+"""In a change of a scenario that sets events."""
 
 
 def run(
@@ -203,7 +205,8 @@ def load(source: str, changes: list[str]) -> Scenario | ScenarioDistribution:
 
     try:
         loaded = scenarios.load(scenarios.named(source), settings(changes))
-        for line in too_late(loaded) if source not in scenarios.SCENARIOS else ():
+        given = source not in scenarios.SCENARIOS or any(map(_EVENTS.search, changes))
+        for line in too_late(loaded) if given else ():
             print(f"warning: {line}", file=sys.stderr)
         return loaded
     except UnknownNameError as error:

@@ -202,6 +202,19 @@ def test_an_event_after_the_end_of_a_file_is_warned_of(tmp_path):
     assert "warning" not in called("scenario", "show", "leo-responsiveness", "--set", "duration_s=2").stderr
 
 
+@pytest.mark.parametrize(
+    "key", ["links.0.outages=[{at_s=50, duration_ms=10}]", "flows.0.reroutes=[{at_s=50, path=[0]}]"]
+)
+def test_an_event_after_the_end_of_a_named_scenario_is_warned_of_where_it_is_given(key):
+    for command in (["run"], ["scenario", "show"]):
+        done = called(*command, "dumbbell", "--set", key, "--set", "duration_s=1")
+        assert done.returncode == 0
+        assert (
+            done.stderr
+            == f"warning: {key.partition('=')[0]}.0: at_s = 50 is after the end, duration_s = 1, so it never happens\n"
+        )
+
+
 def test_a_link_without_a_rate_is_called_so_and_counts_are_in_words():
     out = run("leo-responsiveness", "--set", "duration_s=2", "--flow", "cubic")
     assert "no rate: the link is unlimited, so that it has no queue" in out

@@ -20,6 +20,31 @@ def test_defaults_are_filled_in():
     assert controllers.make("cubic-nohystart", {}) == ({"name": "cubic", "params": {"hystart": "off", **rest}}, {})
 
 
+@pytest.mark.parametrize(
+    ("text", "field", "allowed"),
+    [
+        ("cubic:hystart_k=9", "hystart_k", "3.0 unless hystart = dynamic"),
+        ("cubic:hystart=both,hystart_k=20", "hystart_k", "3.0 unless hystart = dynamic"),
+        ("cubic-nohystart:hystart_k=9", "hystart_k", "one of fast_convergence"),
+        ("prague:ecn=off", "ecn", "one of network, accurate"),
+        ("c4:ecn=classic", "ecn", "one of network, accurate"),
+        ("dctcp:ecn=off", "ecn", "one of network, classic, accurate"),
+        *((f"{name}:ssthresh_cache=20", "ssthresh_cache", "one of network, off, live")
+          for name in ("bbr", "bbr3", "leocc", "c4", "copa", "vivace", "vivace-geo")),
+    ],
+)  # fmt: skip
+def test_a_parameter_that_would_not_act_is_refused(text, field, allowed):
+    with pytest.raises(OrbitccError, match=allowed) as caught:
+        Flow.parse(text)
+    assert caught.value.field == f"flow.{field}"
+
+
+@pytest.mark.parametrize("text", ["cubic:hystart=dynamic,hystart_k=2", "cubic:hystart_k=3", "dctcp:ecn=classic",
+                                  "c4:ecn=accurate", "copa:ssthresh_cache=live"])  # fmt: skip
+def test_a_parameter_that_acts_or_says_what_is_so_is_taken(text):
+    assert Flow.parse(text).controller.params
+
+
 def test_a_flow_may_run_another_kernel_than_the_network():
     made, _ = controllers.make("reno", {"kernel": "v4_15", "ssthresh_cache": 500})
     assert made == {"name": "reno", "params": {"abe": "off", "kernel": "v4_15", "ssthresh_cache": 500}}

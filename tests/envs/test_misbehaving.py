@@ -28,6 +28,7 @@ def test_odd_receivers_are_kept_in_files_and_run(receiver):
         ({"receiver": {"kind": "divide", "parts": 1}}, "receiver.parts"),
         ({"receiver": "optimistic", "traffic": {"kind": "bytes", "bytes": 1000}}, "receiver.kind"),
         ({"traffic": {"kind": "cbr", "rate_mbps": 1.0, "packet_bytes": 200}}, "traffic.packet_bytes"),
+        ({"traffic": {"kind": "objects", "mean_bytes": 2e11}}, "traffic.mean_bytes"),
     ],
 )
 def test_what_cannot_be_is_named(flow, field):
