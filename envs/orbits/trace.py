@@ -23,6 +23,8 @@ Times = float | Sequence[float] | Array
 JUMP_S = 1e-6
 """A jump of the delay is two points this far apart."""
 _LEAST_S = JUMP_S / 2
+_STEP_S = 0.011
+"""Points of a file that are less far apart are a step, too: it is written as two rows at most 10 ms apart."""
 """Points that are closer may have the same time after a shift: where a trace is cut, one of them stays."""
 
 
@@ -410,7 +412,8 @@ def _statistics(trace: PathTrace) -> Statistics:
     rtt = trace.base_rtt_ms(np.concatenate(inside)) if routed else np.array([])
     slopes = [np.abs(np.diff(trace.base_rtt_ms(t))) for t in inside]
     at = np.array([s.start_s for s in trace.slots if s.change and s.start_s > 0 and not s.outage])
-    jumps = np.abs(trace.base_rtt_ms(at) - trace.base_rtt_ms(at - JUMP_S))
+    before = trace.t_s[np.searchsorted(trace.t_s, at - _LEAST_S, side="right") - 1]
+    jumps = np.abs(trace.base_rtt_ms(at) - trace.base_rtt_ms(np.where(at - before < _STEP_S, before, at - JUMP_S)))
     hops = [len(s.nodes) - 1 for s in trace.slots if s.nodes]
     least, low, median, high, most = _quantiles(rtt, (0, 5, 50, 95, 100))
     return Statistics(

@@ -164,6 +164,12 @@ def test_statistics_are_those_of_the_series():
     assert (found.hops, found.outage_share) == ((2, 3), pytest.approx(0.2))
 
 
+@pytest.mark.parametrize(("apart_s", "step_ms"), [(JUMP_S, 17), (1e-3, 17), (1e-2, 17), (1.0, 0)])
+def test_rows_a_few_milliseconds_apart_are_a_step_and_a_ramp_is_none(apart_s, step_ms):
+    found = trace(t_s=[0, 15 - apart_s, 15, 20]).statistics()
+    assert found.jump_ms == pytest.approx([step_ms] * 3, abs=1e-4)
+
+
 def test_a_trace_without_changes_has_statistics_too():
     found = PathTrace("calm", [0, 10], [5, 5], [5, 5]).statistics()
     assert (found.rtt_ms, found.changes, found.mean_interval_s, found.hops) == ((10,) * 5, 0, float("inf"), None)
