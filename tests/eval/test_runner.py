@@ -337,7 +337,9 @@ def test_a_killed_worker_is_one_line(tmp_path):
 
 def test_a_contender_that_cannot_run_over_a_transport_is_refused_before_anything_is_written(tmp_path):
     suite, both = suites.get("intra-rtt", {"transport": "quic"}), contenders.line_up(["cubic", "bbr3"], [])
-    with pytest.raises(OrbitccError, match=r"^bbr3\.scenario: .*hosts with transport quic cannot serve"):
+    with pytest.raises(
+        OrbitccError, match=r"^bbr3\.flows\.0\.controller\.name: 'bbr3' .*hosts with transport quic cannot serve"
+    ):
         run_suite(suite, both, out_dir=tmp_path / "out", profile="quick", quiet=True)
     assert not (tmp_path / "out").exists()
 
