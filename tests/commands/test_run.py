@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from orbitcc.agents import libraries
 from orbitcc.cli import app
 from orbitcc.commands.options import print_json
-from orbitcc.commands.run import prepare
+from orbitcc.commands.run import prepare, too_late
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import Recording
 from orbitcc.envs.description.flows import Flow
@@ -213,6 +213,18 @@ def test_an_event_after_the_end_of_a_named_scenario_is_warned_of_where_it_is_giv
             done.stderr
             == f"warning: {key.partition('=')[0]}.0: at_s = 50 is after the end, duration_s = 1, so it never happens\n"
         )
+
+
+def test_a_flow_that_may_never_start_is_warned_of(tmp_path):
+    link = {"name": "l", "rate_mbps": 10, "delay_ms": 20}
+    flows = [{"controller": "cubic"}, {"controller": "reno", "start_s": 1, "stop_s": 1.005}]
+    data = {"name": "x", "duration_s": 3, "links": [link], "flows": flows}
+    says = "flows.1: it starts up to 20 ms late (sim.start_jitter_ms) and lasts 5 ms, so it may send nothing"
+    assert too_late(Scenario.from_dict(data)) == [says.replace("20 ms", "40 ms")]
+    data["sim"] = {"start_jitter_ms": 20}
+    assert too_late(Scenario.from_dict(data)) == [says]
+    data["sim"] = {"noise": False}
+    assert too_late(Scenario.from_dict(data)) == []
 
 
 def test_a_link_without_a_rate_is_called_so_and_counts_are_in_words():
