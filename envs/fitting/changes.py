@@ -63,6 +63,18 @@ def _partition(n: int, cost: Callable[[int], Array], penalty: float) -> list[int
     return found[::-1]
 
 
+def step_near(at_s: Array, values: Array, near_s: float, reach_s: float) -> float:
+    """The time of a step at most `reach_s` away, where the values before and after it differ most by their means."""
+    some = np.flatnonzero(np.abs(at_s - near_s) <= 2 * reach_s)
+    before = np.arange(1, some.size)
+    left = np.cumsum(values[some])[:-1] / np.maximum(before, 1)
+    right = np.cumsum(values[some][::-1])[-2::-1] / np.maximum(some.size - before, 1)
+    apart = np.where(
+        np.abs(at_s[some[1:]] - near_s) <= reach_s, (left - right) ** 2 * before * (some.size - before), 0.0
+    )
+    return float(at_s[some[1:]][apart.argmax()]) if apart.any() else near_s
+
+
 def white_noise(values: Array) -> float:
     """The standard deviation of noise on a piecewise constant curve: that of its steps, by their median."""
     if values.size < 3:

@@ -11,7 +11,7 @@ import numpy as np
 from orbitcc.envs.description.links import MIN_RATE_MBPS, GammaJitter, GilbertElliott
 from orbitcc.envs.description.queues import PACKET_BYTES, DropTailBytes
 from orbitcc.envs.fitting import changes, flows, noise, rates
-from orbitcc.envs.fitting.flows import MeasuredFlow
+from orbitcc.envs.fitting.flows import KnownBase, MeasuredFlow
 from orbitcc.envs.fitting.model import Fit, Note
 from orbitcc.envs.fitting.outages import FoundOutage
 from orbitcc.envs.fitting.recordings import Array, Datagrams, Gathered, Probes
@@ -57,11 +57,11 @@ class _Fitting:
         probed = None if self.probes is None else self._probed(self.probes)
         rtt_jitter_ms = 0.0 if self.jitter is None else 2 * self.jitter.mean_ms
         self.flows = (
-            *(flows.from_packets(p, rtt_jitter_ms) for p in self.found.packets),
-            *(flows.from_intervals(p, rtt_jitter_ms) for p in self.found.intervals),
+            *(flows.from_packets(p, rtt_jitter_ms, probed) for p in self.found.packets),
+            *(flows.from_intervals(p, rtt_jitter_ms, probed) for p in self.found.intervals),
         )
         self.main = _main(self.flows)
-        self._with_one_queue(rtt_jitter_ms)
+        self._with_one_queue(rtt_jitter_ms, probed)
         end_s = self._duration_s()
         rate, back_rate, outages = self._rate(end_s)
         slots, base = self._base(probed)
@@ -78,7 +78,7 @@ class _Fitting:
             tuple(s for s in outages if s.at_s < end_s), self.phase_s, tuple(self.notes), self.flows, self.probes,
         )  # fmt: skip
 
-    def _with_one_queue(self, jitter_ms: float) -> None:
+    def _with_one_queue(self, jitter_ms: float, probed: KnownBase | None) -> None:
         """Estimate the other flows again, with the queue that the main flow filled: theirs looks smaller by chance."""
         main = self.main
         if main is None or not main.overflowed:
@@ -87,7 +87,7 @@ class _Fitting:
         again = list(self.flows)
         for k, packets in enumerate(self.found.packets):
             if again[k] is not main and again[k].queue_bytes < SMALLER * main.queue_bytes:
-                again[k] = flows.from_packets(packets, jitter_ms, size)
+                again[k] = flows.from_packets(packets, jitter_ms, probed, size)
         self.flows = tuple(again)
 
     def _duration_s(self) -> float:
@@ -146,7 +146,7 @@ class _Fitting:
 
     # -- delay ------------------------------------------------------------------------------------------------------
 
-    def _probed(self, probes: Probes) -> tuple[Array, Array]:
+    def _probed(self, probes: Probes) -> KnownBase:
         """Slots and base RTTs of probes; the rest of their RTTs is jitter."""
         answered = ~np.isnan(probes.rtt_ms)
         at, rtt = probes.sent_s[answered], probes.rtt_ms[answered]
@@ -155,7 +155,7 @@ class _Fitting:
         edges = np.arange(0, end_s + width_s, width_s)
         middle = changes.filled(changes.by_slot(at, rtt, edges[:-1], 0.5))
         starts = np.array(changes.segments(middle, max(changes.white_noise(middle), 0.02 * float(np.median(middle)))))
-        moved = edges[starts[1:]]
+        moved = np.array([changes.step_near(at, rtt, t, width_s) for t in edges[starts[1:]].tolist()])
         self.phase_s = changes.slot_phase(moved)
         slots = np.append(0.0, moved) if self.phase_s is None else changes.slot_edges(self.phase_s, end_s)
         slots, base = flows.joined(slots, changes.filled(changes.by_slot(at, rtt, slots, noise.LOW)))
@@ -165,13 +165,13 @@ class _Fitting:
         kind = "the answers, taken to be of probes 1 s apart, of" if probes.spaced else kind
         self._note_base(base, f"{kind} {_name(probes)}")
         self._note_jitter(f"{kind} {_name(probes)} above the base RTT")
-        return slots, base
+        return KnownBase(slots, base, end_s)
 
-    def _base(self, probed: tuple[Array, Array] | None) -> tuple[Array, Array]:
+    def _base(self, probed: KnownBase | None) -> tuple[Array, Array]:
         if self.main is not None and self.phase_s is None:
             self.phase_s = self.main.phase_s
         if probed is not None:
-            return probed
+            return probed.slots_s, probed.base_ms
         if self.main is not None:
             self._note_base(self.main.base_ms, f"the least RTTs of {_name(self.main)}")
             return self.main.slots_s, self.main.base_ms
@@ -265,8 +265,12 @@ class _Fitting:
             best = self.main if self.main in filled else max(filled, key=lambda f: f.queue_bytes)
             size = max(round(best.queue_bytes), PACKET_BYTES)
             origin = f"the data queued in {_name(best)} when a full queue lost packets"
-            self.note("queue", f"{_bytes(size, mbps)}, drops from the {best.drop}", origin)
-            return DropTailBytes(limit_bytes=size, drop=best.drop)
+            drop = next((f.drop for f in (best, *filled) if f.drop is not None), None)
+            self.note("queue", _bytes(size, mbps) + (f", drops from the {drop}" if drop else ""), origin)
+            if drop is None:
+                why = "not observable: what was queued fits both tail and front; our default"
+                self.note("drops", "from the tail", why, defaulted=True)
+            return DropTailBytes(limit_bytes=size, drop=drop or "tail")
         default = DEFAULT_BDP * mbps * rtt_ms * 125
         most = max((f.queue_bytes for f in self.flows if f.loaded), default=0.0)
         size = round(max(default, most, 10 * PACKET_BYTES))
@@ -295,7 +299,7 @@ def _main(several: tuple[MeasuredFlow, ...]) -> MeasuredFlow | None:
     loaded = [f for f in several if f.loaded] or list(several)
     fastest = max((float(f.mbps.mean()) for f in loaded), default=0.0)
     fast = [f for f in loaded if f.mbps.mean() >= NEARLY * fastest]
-    return min(fast, key=_mean_base_ms, default=None)
+    return min(fast, key=lambda f: f.own_base_ms, default=None)
 
 
 def _mean_base_ms(flow: MeasuredFlow) -> float:

@@ -28,6 +28,10 @@ LOW_QUEUE, SOME_QUEUE = 0.7, 0.1
 """Shares of the largest queue: losses in intervals below LOW_QUEUE are random; above SOME_QUEUE the link is busy."""
 SURE_QUEUE_S = 0.02
 """A queue that takes longer to leave needs no such share: it may be small beside a queue of seconds."""
+SAME_MS, SAME = 1.0, 0.03
+"""Base RTTs that differ by less than 1 ms or 3 % are the same."""
+COVERED = 0.9
+"""Probes that last a smaller share of the time of a flow do not show its base RTT."""
 MOST_LOST = 0.02
 """Where chance takes a larger share, what arrives is clearly less than what the link carried."""
 SURE_SD = 3.0
@@ -41,7 +45,9 @@ class MeasuredFlow:
     mbps: [T] rate on the wire. rtt_ms: [T] least RTT, NaN without one. sent, lost: [T] packets by time of sending.
     busy: [T] whether packets waited in a queue, so that the rate is that of the link. loaded: whether they ever did.
     slots_s, base_ms: [S] starts of slots and their base RTT; phase_s: of the 15-second slots, or None.
-    queue_bytes: the largest queue; overflowed: whether it lost packets, so that this is its size; drop: which ones.
+    own_base_ms: mean base RTT, as this flow alone shows it.
+    queue_bytes: the largest queue; overflowed: whether it lost packets, so that this is its size; drop: which ones, or
+    None if that does not show.
     losses: packets that only chance could lose; None where only counts are known, (lost, packets).
     excess: times in s and RTTs above the base in ms, of single packets where they are known.
     """
@@ -56,10 +62,11 @@ class MeasuredFlow:
     loaded: bool
     slots_s: Array
     base_ms: Array
+    own_base_ms: float
     phase_s: float | None
     outages: tuple[FoundOutage, ...]
     queue_bytes: float
-    drop: Drop
+    drop: Drop | None
     overflowed: bool
     losses: Losses | None
     counts: tuple[float, float]
@@ -74,14 +81,29 @@ class MeasuredFlow:
         return at_slots(self.slots_s, self.base_ms, t_s)
 
 
+@dataclass(frozen=True, eq=False)
+class KnownBase:
+    """Starts of slots and their base RTT, as probes show them until end_s."""
+
+    slots_s: Array
+    base_ms: Array
+    end_s: float
+
+
 def at_slots(slots_s: Array, values: Array, t_s: Any) -> Any:
     return values[np.maximum(np.searchsorted(slots_s, t_s, side="right") - 1, 0)]
 
 
-def from_packets(packets: Packets, jitter_ms: float = 0.0, size: tuple[Drop, float] | None = None) -> MeasuredFlow:
+def from_packets(
+    packets: Packets,
+    jitter_ms: float = 0.0,
+    probed: KnownBase | None = None,
+    size: tuple[Drop | None, float] | None = None,
+) -> MeasuredFlow:
     """The flow of a capture.
 
-    jitter_ms: a delay that is not a queue, as other recordings of the path show it; size: of the queue, likewise.
+    jitter_ms: a delay that is not a queue, as other recordings of the path show it; probed, size: of the base RTT and
+    the queue, likewise.
     """
     once, acked = packets.once, ~np.isnan(packets.acked_s)
     rtt_s = np.where(once, packets.acked_s - packets.sent_s, np.nan)
@@ -98,14 +120,22 @@ def from_packets(packets: Packets, jitter_ms: float = 0.0, size: tuple[Drop, flo
     rtt_ms = _least(packets.acked_s[once], rtt_s[once] * 1e3, edges)
     gaps, phase = outages.find(packets, rtt_s, end_s)
     loaded = _is_loaded(edges, mbps, rtt_ms, float(packets.wire_bytes[0]), jitter_ms)
-    seen, base = _base(edges, mbps, rtt_ms, phase, loaded)
+    own = _base(edges, mbps, rtt_ms, phase, loaded)
+    seen, base = _as_probed(own, probed, edges, rtt_ms, phase)
     beside = [[at_slots(seen, base, s.at_s + d) / 1e3 for d in outages.BESIDE_S] for s in gaps]
     found = [(gap, outages.at_queue(gap, packets, rtt_s, *rtts)) for gap, rtts in zip(gaps, beside, strict=True)]
-    # Without slots, gaps in which packets are lost are bursts of losses.
-    found = [(gap, s) for gap, s in found if s is not None and (s.mode == "hold" or phase is not None)]
+    # Without slots and changes of the path, gaps in which packets are lost are bursts of losses.
+    moved = seen if seen is not own[0] else seen[:1]  # without probes, it is not known when the path changed
+    near = [~outages.away_from_changes(np.array(gap.at_s), moved) for gap, _ in found]
+    found = [
+        (gap, s)
+        for (gap, s), change in zip(found, near, strict=True)
+        if s is not None and (s.mode == "hold" or phase is not None or change)
+    ]
     quiet = outages.away_from([gap for gap, _ in found], packets.sent_s, changes.filled(rtt_s))
     if phase is not None:
         quiet &= outages.off_grid(packets.sent_s, phase)
+    quiet &= outages.away_from_changes(packets.sent_s, moved)
     # From here on, times are those at which packets left the queue: the sender learns of them a base RTT later.
     slots = np.append(0.0, np.maximum(seen[1:] - base[:-1] / 1e3, 1e-3))
     mbps = np.diff(delivered(edges + at_slots(slots, base, edges) / 1e3)) * 8e-6 / width_s
@@ -128,7 +158,7 @@ def from_packets(packets: Packets, jitter_ms: float = 0.0, size: tuple[Drop, flo
         sent=np.histogram(packets.sent_s, edges)[0].astype(float),
         lost=np.histogram(packets.sent_s[packets.lost], edges)[0].astype(float),
         busy=busy, loaded=loaded,
-        slots_s=slots, base_ms=base,
+        slots_s=slots, base_ms=base, own_base_ms=float(at_slots(*own, edges).mean()),
         phase_s=None if phase is None else (phase - float(np.median(base)) / 1e3) % changes.SLOT_S,
         outages=outages.apart([s for _, s in found if s is not None]),
         queue_bytes=queued.size_bytes, drop=queued.drop, overflowed=queued.overflowed,
@@ -139,13 +169,14 @@ def from_packets(packets: Packets, jitter_ms: float = 0.0, size: tuple[Drop, flo
     )  # fmt: skip
 
 
-def from_intervals(log: Intervals, jitter_ms: float = 0.0) -> MeasuredFlow:
+def from_intervals(log: Intervals, jitter_ms: float = 0.0, probed: KnownBase | None = None) -> MeasuredFlow:
     """The flow of a log of iperf3, in its intervals. Losses while the smoothed RTT was low are taken for random."""
     edges = np.append(0.0, log.end_s)
     mbps = log.wire_bytes * 8e-6 / np.diff(edges)
     size = float(log.wire_bytes.sum() / max(log.packets.sum(), 1))
     loaded = _is_loaded(edges, mbps, log.rtt_ms, size, jitter_ms)
-    slots, base = _base(edges, mbps, log.rtt_ms, None, loaded)
+    own = _base(edges, mbps, log.rtt_ms, None, loaded)
+    slots, base = _as_probed(own, probed, edges, log.rtt_ms, None)
     excess = changes.filled(log.rtt_ms) - at_slots(slots, base, edges[:-1])
     queue = np.maximum(excess, 0) * mbps * 125
     largest = float(queue.max())
@@ -158,8 +189,9 @@ def from_intervals(log: Intervals, jitter_ms: float = 0.0) -> MeasuredFlow:
     busy = loaded & (queue >= SOME_QUEUE * largest) & (excess > max(LEAST_QUEUE_MS, 2 * jitter_ms))
     counts = (float(log.resent[~full].sum()), float(log.packets[~full].sum()))
     return MeasuredFlow(
-        log.file, edges, mbps, log.rtt_ms, log.packets, log.resent, busy, loaded, slots, base, None, (), largest,
-        "tail", overflowed, None, counts, log.payload_bytes * 8e-6 / float(log.end_s[-1]),
+        log.file, edges, mbps, log.rtt_ms, log.packets, log.resent, busy, loaded, slots, base,
+        float(at_slots(*own, edges).mean()), None, (), largest, None, overflowed, None, counts,
+        log.payload_bytes * 8e-6 / float(log.end_s[-1]),
     )  # fmt: skip
 
 
@@ -224,11 +256,34 @@ def _base(edges: Array, mbps: Array, rtt_ms: Array, phase: float | None, loaded:
     return joined(slots, base)
 
 
+def _as_probed(
+    own: tuple[Array, Array], probed: KnownBase | None, edges: Array, rtt_ms: Array, phase: float | None
+) -> tuple[Array, Array]:
+    """The slots of probes, as the sender sees them, and their base RTT; where that of the flow is nearly the same, its.
+
+    Packets of data take longer than those of ping. Slots start at an edge of the slots of the flow, if one is close.
+    own: of the flow, if there are no probes, they end before it, or are of another time: it has shorter RTTs in a slot.
+    """
+    if probed is None or probed.end_s < COVERED * edges[-1]:
+        return own
+    slots = np.append(0.0, probed.slots_s[1:] + probed.base_ms[:-1] / 1e3)
+    if phase is not None:
+        off_s = (slots - phase + changes.SLOT_S / 2) % changes.SLOT_S - changes.SLOT_S / 2
+        slots[1:] -= np.where(np.abs(off_s) <= outages.GRID_S, off_s, 0.0)[1:]
+    slots = np.maximum.accumulate(slots)
+    apart = outages.away_from_changes(edges[:-1], slots)
+    longer = changes.by_slot(edges[:-1], np.where(apart, rtt_ms, np.nan), slots, 0.0) - probed.base_ms
+    nearly = np.maximum(SAME_MS, SAME * probed.base_ms)
+    if (longer < -nearly).any():
+        return own
+    return slots, probed.base_ms + np.where(longer < nearly, longer, 0.0)
+
+
 def joined(slots: Array, base_ms: Array) -> tuple[Array, Array]:
-    """Neighbouring slots whose base RTTs differ by less than 1 ms or 3 % as one, with the least of them."""
+    """Neighbouring slots whose base RTTs are the same as one, with the least of them."""
     starts, values = [float(slots[0])], [float(base_ms[0])]
     for t, value in zip(slots[1:].tolist(), base_ms[1:].tolist(), strict=True):
-        if abs(value - values[-1]) < max(1.0, 0.03 * values[-1]):
+        if abs(value - values[-1]) < max(SAME_MS, SAME * values[-1]):
             values[-1] = min(values[-1], value)
         else:
             starts.append(t)

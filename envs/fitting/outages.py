@@ -164,6 +164,13 @@ def _on_grid(dropped: Sequence[FoundOutage], phase: float | None) -> list[FoundO
     return [s for s in dropped if not off_grid(np.array(s.at_s), phase)]
 
 
+def away_from_changes(t_s: Array, slots_s: Array) -> Any:
+    """Which times are not close to the start of a slot, but for the first."""
+    edges = np.concatenate(([-np.inf], slots_s[1:], [np.inf]))
+    after = np.searchsorted(edges, t_s)
+    return np.minimum(t_s - edges[after - 1], edges[after] - t_s) > GRID_S
+
+
 def off_grid(t_s: Array, phase: float) -> Any:
     """Which times are not close to an edge of a slot."""
     return np.abs((t_s - phase + changes.SLOT_S / 2) % changes.SLOT_S - changes.SLOT_S / 2) > GRID_S

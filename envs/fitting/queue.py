@@ -24,20 +24,24 @@ LOW = 0.7
 """Packets that met a smaller share of the level cannot have been lost by the queue."""
 NEAR_RTTS = 2.0
 """Where the front is dropped, neither can packets sent as many RTTs away from a full queue."""
-FRONT, SPREAD = 0.7, 0.1
-"""The front is dropped if the bytes ahead vary by more than SPREAD, the bytes behind by less than FRONT times that."""
+FRONT = 0.7
+"""The bytes behind vary clearly less than the bytes ahead if their spread is below FRONT times that."""
+BEYOND, OFTEN = 1.1, 0.05
+"""The tail is not dropped if more than the share OFTEN of what arrived met more than BEYOND times its size."""
+SPREAD = 0.1
+"""Bytes that vary by a smaller share vary little; sizes that differ by less and vary little cannot be told apart."""
 
 
 @dataclass(frozen=True, eq=False)
 class Queue:
     """ahead: [N] bytes that each packet met. size_bytes: of the queue if it overflowed, else the most that was queued.
 
-    safe: [N] packets that a full queue cannot have lost.
+    drop: None if the losses do not show it. safe: [N] packets that a full queue cannot have lost.
     """
 
     ahead: Array
     size_bytes: float
-    drop: Drop
+    drop: Drop | None
     overflowed: bool
     safe: Flags
 
@@ -48,7 +52,7 @@ def estimate(
     delivered: Callable[[Array], Array],
     base_s: Array,
     quiet: Flags,
-    size: tuple[Drop, float] | None = None,
+    size: tuple[Drop | None, float] | None = None,
 ) -> Queue:
     """The queue that the packets of a flow met.
 
@@ -62,12 +66,12 @@ def estimate(
         peak = _largest_within(packets.sent_s, either, changes.filled(rtt_s))
         level = _overflow_level(peak[quiet], packets.lost[quiet])
         if level is None:
-            return Queue(ahead, float(np.quantile(ahead, 0.999)), "tail", False, quiet)
+            return Queue(ahead, float(np.quantile(ahead, 0.999)), None, False, quiet)
         size = _size(ahead[quiet], behind[quiet], packets.lost[quiet], peak[quiet] >= level)
         limit = LOW * min(level, size[1])
     else:
         limit = LOW * size[1]
-    full = (ahead if size[0] == "tail" else either) >= limit
+    full = (either if size[0] == "front" else ahead) >= limit
     if size[0] == "front":
         full = _near(full, packets.sent_s, NEAR_RTTS * float(np.nanmedian(rtt_s)))
     overflowed = bool((packets.lost & full & quiet).any())
@@ -140,21 +144,30 @@ def _overflow_level(peak: Array, lost: NDArray[np.bool_]) -> float | None:
     return float(peak[order][split[best]]) if gain[best] > SURE else None
 
 
-def _size(ahead: Array, behind: Array, lost: NDArray[np.bool_], high: NDArray[np.bool_]) -> tuple[Drop, float]:
+def _size(ahead: Array, behind: Array, lost: NDArray[np.bool_], high: NDArray[np.bool_]) -> tuple[Drop | None, float]:
     """Which packets a full queue drops, and its size: half of the losses in `high`, beyond chance, met a smaller queue.
 
     At a loss, the bytes ahead are the size of a queue that drops from the tail, the bytes behind that of one that drops
-    from the front. The one that varies less decides, clearly less for the front.
+    from the front. The front is dropped if the bytes behind vary little or no more, and packets that arrived met more
+    than the bytes ahead of half of the losses if these vary clearly more, otherwise of three quarters: in a slow start,
+    the bytes ahead are constantly half of the queue. None: both sizes fit.
     """
     chance = float(lost[~high].mean()) if not high.all() else 0.0
-    found = []
-    for queue in (ahead[high], behind[high]):
-        order = np.argsort(queue, kind="stable")
+    sizes, tops, spreads = [], [], []
+    for queue in (ahead, behind):
+        order = np.argsort(queue[high], kind="stable")
         beyond = np.cumsum(lost[high][order] - chance)
-        low, middle, top = (float(queue[order][np.argmax(beyond >= q * beyond[-1])]) for q in (0.25, 0.5, 0.75))
-        found.append(((top - low) / middle if middle else np.inf, middle))
-    (tail_spread, tail), (front_spread, front) = found
-    return ("front", front) if front_spread < FRONT * tail_spread and tail_spread > SPREAD else ("tail", tail)
+        low, middle, top = (float(queue[high][order][np.argmax(beyond >= q * beyond[-1])]) for q in (0.25, 0.5, 0.75))
+        sizes.append(middle)
+        tops.append(top)
+        spreads.append((top - low) / middle if middle else np.inf)
+    tail, front = sizes
+    most = tail if spreads[1] < FRONT * spreads[0] else tops[0]
+    arrived = ahead[high & ~lost]
+    if spreads[1] <= max(spreads[0], SPREAD) and (arrived > BEYOND * most).sum() > OFTEN * arrived.size:
+        return "front", front
+    alike = abs(front - tail) <= SPREAD * tail and max(spreads) <= SPREAD
+    return (None if alike else "tail"), tail
 
 
 def _likelihood(events: Any, packets: Any) -> Any:

@@ -87,7 +87,7 @@ def of_flow(flow: MeasuredFlow, jitter_sd_ms: float) -> Steps:
 def _between(flow: MeasuredFlow, known: NDArray[np.bool_]) -> Array:
     """The rates where they are known, and interpolated between in each slot; without any, the high ones of the slot."""
     t, found = flow.edges_s[:-1], np.empty(flow.mbps.size)
-    edges = changes.slot_edges(flow.phase_s, flow.duration_s) if flow.phase_s is not None else np.zeros(1)
+    edges = changes.slot_edges(flow.phase_s, flow.duration_s) if flow.phase_s is not None else flow.slots_s
     slot = np.searchsorted(edges, t, side="right") - 1
     for k in range(edges.size):
         here = slot == k

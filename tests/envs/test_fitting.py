@@ -29,6 +29,14 @@ def test_segments_are_found_where_the_mean_changes():
     assert changes.white_noise(values) == pytest.approx(0.5, rel=0.25)
 
 
+def test_a_step_is_found_between_single_values():
+    at_s = np.arange(100) * 0.1
+    values = np.where(at_s < 5.25, 60.0, 90.0) + np.random.default_rng(2).exponential(3.0, 100)
+    assert changes.step_near(at_s, values, 5.5, 0.5) == pytest.approx(5.3)
+    assert changes.step_near(at_s, np.ones(100), 5.5, 0.5) == 5.5
+    assert changes.step_near(at_s[:2], values[:2], 5.5, 0.5) == 5.5
+
+
 def test_the_phase_of_slots():
     """Edges at 12, 27, 42 and 57 s, one of them missed and one change elsewhere; then changes anywhere."""
     assert changes.slot_phase([12.0, 27.1, 41.9, 50.0, 72.0, 87.05]) == pytest.approx(12.0, abs=0.06)
@@ -202,6 +210,7 @@ def test_iperf3_gives_rate_base_rtt_losses_and_queue(file):
     assert found.rate[1] == pytest.approx([50.0] * found.rate[1].size, rel=0.01)
     assert found.base_ms.tolist() == [40.0]
     assert link.queue.limit_bytes == pytest.approx(250_000, rel=0.02)
+    assert _note(found, "drops").defaulted, "once per second, both kinds look alike"
     assert link.loss == 0.0
     assert "full" in _note(found, "loss").origin
 
@@ -245,6 +254,8 @@ def test_a_pair_of_leoreplayer_runs_as_its_exact_replay(tmp_path):
     found = fit(gather([tmp_path / "bw", tmp_path / "delay"]))
     assert found.base_ms == pytest.approx([20, 28, 22, 26], abs=1)
     assert found.slots_s == pytest.approx([0, 15, 30, 45], abs=0.5)
+    link = found.scenario().links[0]
+    assert link.reverse.rate_mbps == link.rate_mbps, "as `path-trace` has it"
     exact = scenarios.get(
         "path-trace", file=str(tmp_path / "delay"), bandwidth_file=str(tmp_path / "bw"), buffer_bdp=2.0, ordering="fifo"
     )
@@ -276,6 +287,70 @@ def test_a_static_link_comes_back(tmp_path):
         assert found.queue.limit_bytes == pytest.approx(200_000, rel=0.02)
         assert found.queue.drop == "tail"
         assert (found.loss, found.outages, found.phase_s) == (0.0, (), None)
+
+
+def _recorded(tmp_path, link, controllers, **more):
+    files = [tmp_path / f"{controller}.pcap" for controller in controllers]
+    for controller, file in zip(controllers, files, strict=True):
+        flows = [{"controller": controller}]
+        simulate(Scenario.build({"name": "world", "links": [{"name": "a", **link}], "flows": flows, **more}), pcap=file)
+    return files
+
+
+@pytest.mark.parametrize(("packets", "mbps", "rtt_ms", "controllers"), [
+    (50, 30, 60, ["bbr", "cubic"]), (50, 30, 60, ["cubic"]), (60, 50, 40, ["bbr"]), (30, 10, 100, ["bbr"]),
+])  # fmt: skip
+@pytest.mark.parametrize("drop", ["front", "tail"])
+def test_a_queue_that_a_slow_start_fills_has_its_size_and_kind(tmp_path, packets, mbps, rtt_ms, controllers, drop):
+    """Then the bytes ahead of a lost packet are half of a queue that drops from the front. 3 packets are off."""
+    queue = {"kind": "drop_tail_packets", "limit_packets": packets, "drop": drop}
+    link = {"rate_mbps": mbps, "delay_ms": rtt_ms / 2, "queue": queue}
+    found = fit(gather(_recorded(tmp_path, link, controllers, duration_s=8, seed=7)))
+    assert found.queue.drop == drop
+    assert found.queue.limit_bytes == pytest.approx(1514 * packets, abs=3 * 1514)
+    assert f"drops from the {drop}" in _note(found, "queue").value
+
+
+@pytest.mark.parametrize("drop", ["front", "tail"])
+def test_what_a_queue_drops_is_a_default_where_both_kinds_fit(tmp_path, drop):
+    """Cubic alone: as many bytes are ahead of a lost packet as behind it."""
+    queue = {"kind": "drop_tail_packets", "limit_packets": 50, "drop": drop}
+    link = {"rate_mbps": 20, "delay_ms": 20, "queue": queue}
+    found = fit(gather(_recorded(tmp_path, link, ["cubic"], duration_s=15)))
+    assert found.queue.limit_bytes == pytest.approx(1514 * 50, rel=0.05)
+    assert "drops" not in _note(found, "queue").value
+    note = _note(found, "drops")
+    assert (note.value, note.defaulted) == ("from the tail", True)
+
+
+PARTS = [(0, 60, 30), (8.2, 90, 15), (16.3, 40, 45)]
+"""Time in s, base RTT in ms, rate in Mbit/s."""
+
+
+@pytest.mark.parametrize("late_s", [0.0, 4.0])
+def test_captures_are_read_with_the_base_rtt_of_the_ping_unless_it_is_of_another_time(tmp_path, file, late_s):
+    """BBR never sees the base RTT of 90 ms by itself. The path loses packets for 0.1 s when it changes."""
+    delays = [[t, rtt / 2] for t, rtt, _ in PARTS]
+    link = {
+        "rate_mbps": [[t, mbps] for t, _, mbps in PARTS], "delay_ms": delays, "reverse": {"delay_ms": delays},
+        "queue": {"kind": "drop_tail_bytes", "limit_bytes": 225_000},
+        "outages": [{"at_s": 8.2, "duration_ms": 100}],
+    }  # fmt: skip
+    captures = _recorded(tmp_path, link, ["bbr", "cubic"], duration_s=24, seed=3)
+    rtts = [[rtt for t, rtt, _ in PARTS if t + late_s <= max(0.1 * k, late_s)][-1] for k in range(240)]
+    ping = file(ping_log([rtt + 0.02 * (k % 3) for k, rtt in enumerate(rtts)], interval_s=0.1, stamps=True))
+    found = fit(gather([ping, *captures]))
+    if late_s:
+        alone = fit(gather(captures))
+        assert [f.base_ms.tolist() for f in found.flows] == [f.base_ms.tolist() for f in alone.flows]
+        return
+    assert found.queue.limit_bytes == pytest.approx(225_000, rel=0.02)
+    assert found.queue.drop == "tail"
+    for at_s, rtt, mbps in PARTS:
+        values = [v for t, v in zip(*found.rate, strict=True) if at_s + 1 < t < at_s + 7]
+        assert values == pytest.approx([mbps] * len(values), rel=0.05)
+        assert [f.base_at(np.array(at_s + 4)) for f in found.flows] == pytest.approx([rtt] * 2, abs=1.2)
+    assert ("drop", 8) in [(s.mode, round(s.at_s)) for s in found.outages]
 
 
 def test_random_losses_are_told_from_those_of_the_queue(tmp_path):
