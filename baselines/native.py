@@ -51,7 +51,8 @@ def native(
         given = {key: value for key, value in values.items() if key not in unwritten or unwritten[key] != value}
         return {"name": name, "params": given}, {}
 
-    known = {**(params or {}), **(HOST_PARAMS if tcp else {}), **(params or {})}
+    own = params or {}
+    known = {**own, **{key: param for key, param in HOST_PARAMS.items() if tcp and key not in own}}
     return register(ControllerInfo(name, "baseline", description, make, paper=paper, params=known))
 
 

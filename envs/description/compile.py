@@ -96,6 +96,11 @@ class Ready:
         return self._full
 
 
+def start_jitter_s(scenario: Compilable) -> float:
+    """By how much flows start late at most."""
+    return _Compiler(scenario).noise()["start_jitter"] / 1e9
+
+
 def as_text(network: Any) -> str:
     """The JSON text of a network for `orbitcc._sim`, or of a part of one."""
     ready: list[str] = []
@@ -141,7 +146,7 @@ class _Compiler:
                 **({} if sim.ssthresh_cache == "kernel" else {"ssthresh_cache": sim.ssthresh_cache}),
                 **({} if sim.ecn == "off" else {"ecn": sim.ecn}),
             },
-            "noise": self._noise(),
+            "noise": self.noise(),
             **({"exact": True} if sim.exact else {}),
             "links": [self._link(link) for link in scenario.links],
             "flows": [self._flow(i) for i in range(len(scenario.flows))],
@@ -158,7 +163,7 @@ class _Compiler:
             self._shared[key] = compiled(part)
         return self._shared[key]
 
-    def _noise(self) -> dict[str, int]:
+    def noise(self) -> dict[str, int]:
         scenario, sim = self.scenario, self.scenario.sim
         if not sim.noise:
             return {"send_jitter": 0, "start_jitter": 0}

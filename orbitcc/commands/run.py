@@ -206,7 +206,7 @@ def load(source: str, changes: list[str]) -> Scenario | ScenarioDistribution:
     try:
         loaded = scenarios.load(scenarios.named(source), settings(changes))
         given = source not in scenarios.SCENARIOS or any(map(_EVENTS.search, changes))
-        for line in too_late(loaded) if given else ():
+        for line in [*(too_late(loaded) if given else ()), *too_short(loaded)]:
             print(f"warning: {line}", file=sys.stderr)
         return loaded
     except UnknownNameError as error:
@@ -220,9 +220,7 @@ def load(source: str, changes: list[str]) -> Scenario | ScenarioDistribution:
 
 
 def too_late(loaded: Scenario | ScenarioDistribution) -> list[str]:
-    """Lines about events of a scenario after its end, and about flows that may not start. Schedules may well be longer
-    than a run.
-    """
+    """A line about events of a scenario after its end, if it has any. Schedules may well be longer than a run."""
     from orbitcc.envs.description.scenario import Scenario
 
     if not isinstance(loaded, Scenario):
@@ -234,24 +232,27 @@ def too_late(loaded: Scenario | ScenarioDistribution) -> list[str]:
     for i, flow in enumerate(loaded.flows):
         events += [(f"flows.{i}.reroutes.{k}", reroute.at_s) for k, reroute in enumerate(flow.reroutes)]
     late = [(where, at_s) for where, at_s in events if at_s >= loaded.duration_s]
-    told = []
-    if late:
-        (where, at_s), more = late[0], f" (and {len(late) - 1} more)" if len(late) > 1 else ""
-        after = f"at_s = {at_s:g} is after the end, duration_s = {loaded.duration_s:g}"
-        told.append(f"{where}: {after}, so it never happens{more}")
-    if loaded.sim.noise and loaded.flows:
-        most_ms = loaded.sim.start_jitter_ms
-        if most_ms is None:
-            most_ms = min(loaded.base_rtt_ms(i, flow.start_s) for i, flow in enumerate(loaded.flows))
-        ends = [min(flow.stop_s or math.inf, loaded.duration_s) for flow in loaded.flows]
-        lasts_ms = [1e3 * (end - flow.start_s) for flow, end in zip(loaded.flows, ends, strict=True)]
-        if short := [i for i, span in enumerate(lasts_ms) if span <= most_ms]:
-            begins = (
-                f"it starts up to {most_ms:.3g} ms late (sim.start_jitter_ms) and lasts {lasts_ms[short[0]]:.3g} ms"
-            )
-            more = f" (and {len(short) - 1} more)" if len(short) > 1 else ""
-            told.append(f"flows.{short[0]}: {begins}, so it may send nothing{more}")
-    return told
+    if not late:
+        return []
+    (where, at_s), more = late[0], f" (and {len(late) - 1} more)" if len(late) > 1 else ""
+    return [f"{where}: at_s = {at_s:g} is after the end, duration_s = {loaded.duration_s:g}, so it never happens{more}"]
+
+
+def too_short(loaded: Scenario | ScenarioDistribution) -> list[str]:
+    """A line about flows of a scenario that last no longer than they may start late, if it has any."""
+    from orbitcc.envs.description.compile import start_jitter_s
+    from orbitcc.envs.description.scenario import Scenario
+
+    if not isinstance(loaded, Scenario) or not loaded.flows:
+        return []
+    late_s = start_jitter_s(loaded)
+    lasts = [min(flow.stop_s or math.inf, loaded.duration_s) - flow.start_s for flow in loaded.flows]
+    short = [i for i, span_s in enumerate(lasts) if span_s <= late_s]
+    if not short:
+        return []
+    more = f" (and {len(short) - 1} more)" if len(short) > 1 else ""
+    begins = f"it starts up to {1e3 * late_s:.3g} ms late (sim.start_jitter_ms)"
+    return [f"flows.{short[0]}: {begins} and lasts {1e3 * lasts[short[0]]:.3g} ms, so it may send nothing{more}"]
 
 
 def driven(scenario: Scenario, given: Sequence[Flow], *, drawn: bool = False) -> Scenario:

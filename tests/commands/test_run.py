@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from orbitcc.agents import libraries
 from orbitcc.cli import app
 from orbitcc.commands.options import print_json
-from orbitcc.commands.run import prepare, too_late
+from orbitcc.commands.run import prepare, too_short
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import Recording
 from orbitcc.envs.description.flows import Flow
@@ -220,11 +220,11 @@ def test_a_flow_that_may_never_start_is_warned_of(tmp_path):
     flows = [{"controller": "cubic"}, {"controller": "reno", "start_s": 1, "stop_s": 1.005}]
     data = {"name": "x", "duration_s": 3, "links": [link], "flows": flows}
     says = "flows.1: it starts up to 20 ms late (sim.start_jitter_ms) and lasts 5 ms, so it may send nothing"
-    assert too_late(Scenario.from_dict(data)) == [says.replace("20 ms", "40 ms")]
+    assert too_short(Scenario.from_dict(data)) == [says.replace("20 ms", "40 ms")]
     data["sim"] = {"start_jitter_ms": 20}
-    assert too_late(Scenario.from_dict(data)) == [says]
+    assert too_short(Scenario.from_dict(data)) == [says]
     data["sim"] = {"noise": False}
-    assert too_late(Scenario.from_dict(data)) == []
+    assert too_short(Scenario.from_dict(data)) == []
 
 
 def test_a_link_without_a_rate_is_called_so_and_counts_are_in_words():
