@@ -21,15 +21,24 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitcc.common.errors import FileContentError, NoSuchFileError, OrbitccError, StateError, UnknownNameError
+from orbitcc.common.errors import (
+    FileContentError,
+    NoSuchFileError,
+    OrbitccError,
+    OrbitccWarning,
+    StateError,
+    UnknownNameError,
+)
 from orbitcc.common.extras import installing
 from orbitcc.common.files import MOST_STATE, open_regular, read_bytes
+from orbitcc.common.names import plain
 from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.presets import Preset, of_choices
 from orbitcc.envs.environments.registration import FLOWS, IDS, WORLDS
@@ -127,7 +136,13 @@ def load(name: str) -> Policy:
     here = os.getcwd()
     if here not in sys.path:  # classes of a script beside the checkpoint
         sys.path.insert(0, here)
-    return _load(name, digest(name))
+    policy = _load(name, digest(name))
+    foreign = getattr(policy, "foreign", None)
+    if foreign is not None and parent_process() is None:  # once, not in each worker
+        text = f"{name} was trained in {foreign}, none of our environments: here it observes and acts as the preset "
+        text += f"{policy.preset.name} says; what else that environment did with observations and actions is left out"
+        warnings.warn(plain(text), OrbitccWarning, stacklevel=2)
+    return policy
 
 
 @lru_cache(maxsize=8)
@@ -248,6 +263,8 @@ class _Rllib:
         elif "module" in options:
             raise OrbitccError("policy.module", options["module"], "a checkpoint of several policies")
         self.preset = _chosen(name, options, _stored_preset(config))
+        env = config.get("env")
+        self.foreign = None if not whole or _is_ours(env) else str(getattr(env, "__qualname__", env))
         if whole:
             from ray.rllib.connectors.connector_v2 import ConnectorV2
 
@@ -355,15 +372,18 @@ def _config(path: Path) -> Mapping[str, Any]:
 def _stored_preset(config: Mapping[str, Any]) -> Preset | None:
     """The preset in the arguments of the environment; None if it is another's environment that does not name one."""
     settings = config.get("env_config") or {}
-    env = config.get("env")
-    ours = isinstance(env, str) and env.removeprefix("orbitcc:") in {*IDS, FLOWS, WORLDS}
-    ours = ours or getattr(env, "__module__", "").startswith("orbitcc.")
     scenario = settings.get("scenario")
     named = settings.get("preset") or getattr(scenario, "preset", None)
-    if named is None and not ours:
+    if named is None and not _is_ours(config.get("env")):
         return None
     parts = {key: settings[key] for key in ("observation", "action", "interval_ms") if settings.get(key) is not None}
     return presets.preset(named or presets.DEFAULT, **parts)
+
+
+def _is_ours(env: Any) -> bool:
+    """Is this environment, by name or class, one of OrbitCC's?"""
+    known = isinstance(env, str) and env.removeprefix("orbitcc:") in {*IDS, FLOWS, WORLDS}
+    return known or getattr(env, "__module__", "").startswith("orbitcc.")
 
 
 def _has_state(config: Mapping[str, Any]) -> bool:

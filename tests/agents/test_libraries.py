@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from orbitcc.agents import libraries, python_policy
 from orbitcc.agents.registry import policy_spec
 from orbitcc.commands.run import prepare
-from orbitcc.common.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError, OrbitccWarning
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.environments.rllib import RLlibCongestionEnv
@@ -154,6 +155,19 @@ def test_decisions_are_those_of_rllibs_env_runner_without_exploration(trusting, 
     for row, action in zip(seen, done, strict=False):
         expected = np.clip(action, -1, 1) if name != "factors" else float(action) - 1.0
         assert act(row[None])[0, 0] == pytest.approx(np.ravel(expected)[0], abs=1e-6)
+
+
+def test_an_environment_of_somebody_else_is_named(trusting) -> None:
+    """What wrappers do to observations is no part of a checkpoint."""
+    folder, _ = trusting
+    with pytest.warns(OrbitccWarning, match="was trained in recorded, none of our environments.* preset ratios"):
+        libraries.load(f"rllib:{folder / 'filtered'}")
+    with pytest.warns(OrbitccWarning, match="was trained in RecordedWorlds"):
+        libraries.load(f"rllib:{folder / 'worlds'}:module=left")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        libraries.load(f"rllib:{folder / 'id'}")
+        libraries.load(f"rllib:{folder / 'central'}")
 
 
 @pytest.mark.parametrize("module", ["left", "right"])
@@ -327,6 +341,11 @@ def test_trust_reaches_the_workers_of_eval(made, tmp_path: Path) -> None:
     done = orbitcc(*common, "--out", str(tmp_path / "b"), "--workers", "2", "--trust", str(folder), "--json")
     assert done.returncode == 0, done.stderr
     assert [entry["contender"] for entry in json.loads(done.stdout)["contenders"]] == ["reno", "rllib:id"]
+    assert "environments" not in done.stderr
+    filtered = (f"rllib:{folder / 'filtered'}", "--runs", "2", "--workers", "2", "--trust", str(folder))
+    warned = orbitcc("eval", str(suite), "--out", str(tmp_path / "c"), "--policy", *filtered).stderr
+    assert warned.count("none of our environments") == 1
+    assert warned.count("OrbitccWarning") == 0
 
 
 @pytest.fixture(scope="module")
