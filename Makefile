@@ -14,7 +14,7 @@ SIM := --manifest-path sim/Cargo.toml
 AGENTS = $(if $(and $(wildcard /usr/include/libelf.h),$(wildcard /usr/include/zlib.h)),--features orbitcc-emulator/agents)
 # Beside the objects, `make bpf` writes the digests of sources and objects, and what compiled them (tests/sim/test_bpf.py).
 BPF_OUT := $(CURDIR)/sim/emulator/bpf
-PYTESTS = $(BIN)/python -m pytest -n 2 --dist worksteal --durations 30 --ignore tests/emulator --ignore tests/deploy
+PYTESTS = $(BIN)/python -m pytest -n 3 --dist worksteal --durations 30 --ignore tests/emulator --ignore tests/deploy
 # What tests of emulation, deployment, Mininet, BPF, captures and reports need beyond Python and cargo, on Debian.
 SYSTEM := iproute2 iputils-ping net-tools mininet clang llvm libbpf-dev libelf-dev zlib1g-dev tshark chromium
 # BenchMARL needs an older TorchRL than our constraints allow: `make libraries` puts both into a folder of their own.
