@@ -59,6 +59,8 @@ class Policy(Protocol):
     """A policy whose flows each have an object of their own."""
 
     preset: Preset
+    foreign: str | None
+    """The environment of somebody else in which it was trained."""
 
     def begin(self) -> Any:
         """What decides for one flow: an object with `act(obs f32[1, D]) -> f32[1, A]`."""
@@ -137,10 +139,10 @@ def load(name: str) -> Policy:
     if here not in sys.path:  # classes of a script beside the checkpoint
         sys.path.insert(0, here)
     policy = _load(name, digest(name))
-    foreign = getattr(policy, "foreign", None)
-    if foreign is not None and parent_process() is None:  # once, not in each worker
-        text = f"{name} was trained in {foreign}, none of our environments: here it observes and acts as the preset "
-        text += f"{policy.preset.name} says; what else that environment did with observations and actions is left out"
+    if policy.foreign is not None and parent_process() is None:  # once, not in each worker
+        text = f"{name} was trained in {policy.foreign}, none of our environments: here it observes and acts as the "
+        text += f"preset {policy.preset.name} says; what else that environment did with observations and actions is "
+        text += "left out"
         warnings.warn(plain(text), OrbitccWarning, stacklevel=2)
     return policy
 
@@ -435,6 +437,7 @@ class _Sb3:
         from stable_baselines3.common.save_util import load_from_zip_file
 
         self.preset = _chosen(name, options, None)
+        self.foreign: str | None = None  # the file does not name its environment
         data, params, _ = load_from_zip_file(str(path), device="cpu")
         if not data or "policy" not in params:
             raise FileContentError("policy", str(path), "a model that Stable-Baselines3 has saved")

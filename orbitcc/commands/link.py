@@ -40,7 +40,7 @@ def link(
     changes: Changes = None,
     seed: Annotated[int | None, typer.Option(help="Seed of losses and jitter. Default: the scenario's.")] = None,
 ) -> None:
-    """Open a shell behind an emulated path, or run a command there; its exit code is that of orbitcc.
+    """Open a shell behind an emulated path, or run a command there. orbitcc ends with its exit code.
 
     The far end of the path is a network namespace with the address $MAHIMAHI_BASE. Nothing else can be reached.
     """
