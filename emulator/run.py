@@ -82,13 +82,17 @@ def emulate(
         flows[TOLD_OF_AGENTS] = np.where(told, flows[TOLD_OF_AGENTS], np.nan)
     else:
         del flows[TOLD_OF_AGENTS]
-    flows.update({name: np.where(foreign, np.nan, flows[name]) for name in OF_HOSTS if any(foreign)})
+    datagrams = [flow.controller.name == "udp" for flow in scenario.flows]
+    for name in OF_HOSTS:
+        silent = np.logical_or(foreign, datagrams) if name in UNKNOWN_TO_UDP else np.array(foreign)
+        if silent.any():
+            flows[name] = np.where(silent, np.nan, flows[name])
     totals = simulation.flow_totals()
     for i, (total, downloads) in enumerate(zip(totals, report["hosts"]["downloads"], strict=True)):
         total["objects"] = [tuple(download) for download in downloads]
         unknown = (*UNKNOWN, *(() if told[i] else (TOLD_OF_AGENTS,)))
         unknown += ("retransmitted_packets", "rtos") if foreign[i] else ()
-        unknown += (*UNKNOWN_TO_UDP, "received_datagrams") if scenario.flows[i].controller.name == "udp" else ()
+        unknown += (*UNKNOWN_TO_UDP, "received_datagrams") if datagrams[i] else ()
         total.update(dict.fromkeys(unknown, float("nan")))
         del total["rtt_ms"]
     emulation = {

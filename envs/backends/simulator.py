@@ -177,7 +177,7 @@ class Recording:
 _NOT_OF_KERNELS = ("rtt_ms", "lost_packets")
 """Series of flows that an emulated run may lack."""
 UNKNOWN_TO_UDP = ("retransmitted_packets", "lost_packets")
-"""Totals that a sender of datagrams does not know; NaN."""
+"""Totals and series that a sender of datagrams does not know; NaN."""
 _FLOW_TOTALS = (
     "start_s", "goodput_mbps", "received_bytes", "srtt_ms", "srtt_p95_ms", "base_rtt_ms", "delay_inflation",
     "sent_packets", "retransmitted_packets", "lost_packets", "rtos",
@@ -278,9 +278,11 @@ def simulate(
             if progress is not None:
                 progress(part / parts)
     series, totals = simulation.recording(), simulation.flow_totals()
-    for flow, total in zip(scenario.flows, totals, strict=True):
+    for i, flow in enumerate(scenario.flows):
         if flow.controller.name == "udp":
-            total.update(dict.fromkeys(UNKNOWN_TO_UDP, math.nan))
+            totals[i].update(dict.fromkeys(UNKNOWN_TO_UDP, math.nan))
+            for key in UNKNOWN_TO_UDP:
+                series["flows"][key][:, i] = math.nan
     return Recording(
         scenario=scenario,
         t_s=series["t_s"],

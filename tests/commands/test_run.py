@@ -1,3 +1,4 @@
+import csv
 import json
 import os
 import signal
@@ -50,9 +51,13 @@ def test_a_flow_that_never_ran_has_null_where_nothing_was_measured():
     assert flow["goodput_mbps"] == 0
 
 
-def test_losses_of_datagrams_are_not_known_and_their_delays_are():
+def test_losses_of_datagrams_are_not_known_and_their_delays_are(tmp_path):
     args = ["dumbbell", "--set", "duration_s=2", "--set", "links.0.loss=0.1", "--flow", "udp:rate_mbps=5"]
-    flow = json.loads(run(*args, "--json"))["flows"][0]
+    flow = json.loads(run(*args, "--json", "--series", str(tmp_path / "s.csv")))["flows"][0]
+    with (tmp_path / "s.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row[f"udp-0.{key}"] for row in rows for key in ("retransmitted_packets", "lost_packets")} == {""}
+    assert sum(float(row["udp-0.sent_packets"]) for row in rows) == flow["sent_packets"]
     assert (flow["retransmitted_packets"], flow["lost_packets"]) == (None, None)
     assert 0.8 * flow["sent_packets"] < flow["received_datagrams"] < flow["sent_packets"]
     assert 24 < flow["delay_p50_ms"] <= flow["delay_p95_ms"] <= flow["delay_p99_ms"] < 30

@@ -88,6 +88,7 @@ def test_flows_come_and_go_and_every_kind_of_traffic_passes():
     assert totals["steady"]["goodput_mbps"] == pytest.approx(2.0 * 1448 / 1514, rel=0.1)
     assert totals["datagrams"]["goodput_mbps"] == pytest.approx(3.0 * 1448 / 1514, rel=0.1)
     assert np.isnan([totals["datagrams"][key] for key in ("lost_packets", "received_datagrams")]).all(), "not told"
+    assert np.isnan(real.flows["retransmitted_packets"][:, real.flow_names.index("datagrams")]).all(), "not told"
     assert totals["late"]["stop_s"] == pytest.approx(3.0, abs=0.1)
     active = real.flows["active"][:, real.flow_names.index("late")]
     assert list(active[:3]) == [0, 0, 0]
