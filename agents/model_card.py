@@ -128,10 +128,6 @@ class ModelCard(_Model):
         return self.interval_ms, self.interval_rtts, self.interval_least_ms
 
     @model_validator(mode="after")
-    def _is_one_kind_of_network(self) -> "ModelCard":
-        return self
-
-    @model_validator(mode="after")
     def _has_an_origin(self) -> "ModelCard":
         if (self.training is None) == (self.imported is None):
             raise ValueError("needs either training or imported")

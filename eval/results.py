@@ -138,14 +138,14 @@ class Results:
         """The cases whose time series are kept."""
         return [case for case in self.suite.cases(self.profile, self.runs) if self.suite.shows(case)]
 
-    def recordings(self, case: Case | None = None) -> dict[str, Recording]:
-        """Label -> recording of a case (default: the first that is shown), for those that are there.
+    def recordings(self) -> dict[str, Recording]:
+        """Label -> recording of the first case that is shown, for those that are there.
 
         Raises FileError for a file that is not as its run wrote it.
         """
         from orbitcc.envs.backends.simulator import Recording
 
-        case = case or next(iter(self.shown()), None)
+        case = next(iter(self.shown()), None)
         if case is None:
             return {}
         key, found = (case.digest, case.seed), {}

@@ -72,8 +72,8 @@ def pool(workers: int) -> ProcessPoolExecutor:
 
 
 @contextmanager
-def lost(field: str = "workers") -> Iterator[None]:
-    """OrbitccError about `field` where a worker process of a pool was killed within a `with` block."""
+def lost() -> Iterator[None]:
+    """OrbitccError about `workers` where a worker process of a pool was killed within a `with` block."""
     try:
         yield
     except BrokenProcessPool:
@@ -81,7 +81,7 @@ def lost(field: str = "workers") -> Iterator[None]:
             "a worker process was killed, perhaps because the machine has no memory left; what is finished is kept: "
             "continue with --resume, and with fewer --workers"
         )
-        raise StateError(field, sentence) from None
+        raise StateError("workers", sentence) from None
 
 
 def _enter(trusted: tuple[Path, ...]) -> None:

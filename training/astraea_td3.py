@@ -458,8 +458,7 @@ class AstraeaTd3Learner:
             self.noise_generator.set_state(state["noise_generator"])
             vars(self.replay).update(state["replay"], **replay)
             self.scale.restore(state["scale"])
-            if "episodes" in state:  # not in a run that an earlier version has saved
-                self.episodes.restore(state["episodes"])
+            self.episodes.restore(state["episodes"])
             for name in _PLAIN:
                 setattr(self, name, state[name])
             self.rng.bit_generator.state = state["rng"]

@@ -183,12 +183,9 @@ _TAGS = {
     "learner/epochs": "Passes over the last batch before the KL limit stopped them.",
     "learner/value_explained": "Share of the variance of returns that the value network explains. 1 is perfect.",
     "learner/value_loss": "Loss of the value network.",
-    "learner/approx_kl": "Approximate KL divergence of the new policy from the one that sampled.",
-    "learner/clip_fraction": "Share of samples whose probability ratio PPO clipped.",
     "learner/policy_loss": "PPO's clipped policy loss.",
     "learner/kl": "Mean divergence of the updated policy from the one that sampled.",
     "learner/clipped": "Share of samples whose probability ratio PPO clipped.",
-    "learner/actor_loss": "Loss of the policy network.",
     "learner/critic_loss": "Loss of the critics.",
 }
 

@@ -153,8 +153,7 @@ class PpoLearner:
                 self.normaliser.restore(state["normaliser"])
             self._rng.bit_generator.state = state["rng"]
             self.agent_steps = state["agent_steps"]
-            if "episodes" in state:  # not in a run that an earlier version has saved
-                self._episodes.restore(state["episodes"])
+            self._episodes.restore(state["episodes"])
             if self._own_clock and worlds is not None:  # the flows of new worlds have decided nothing
                 self._rollout.keep(state["open"])
             if worlds is not None:

@@ -99,9 +99,8 @@ def collect(
     preset: Preset | None = None,
     episodes: int = 1,
     seed: int = 1,
-    at_least: int = 2,
 ) -> Iterator[FlowEpisode]:
-    """Simulate worlds and yield the decisions of each flow.
+    """Simulate worlds and yield the decisions of each flow that makes at least two.
 
     Args:
         scenario: what the worlds are drawn from; world k is that of an environment reset with `seed + k`.
@@ -110,7 +109,6 @@ def collect(
         preset: observation, action, reward and interval; None: those of the policy among the
             controllers, or the default ones.
         episodes: worlds to play.
-        at_least: decisions that an episode must have to be worth keeping.
 
     Raises:
         OrbitccError: a distribution without controllers, more controllers than flows, or policies that see or do other
@@ -136,7 +134,7 @@ def collect(
     for number in range(episodes):
         rng, _ = seeding.np_random(seed + number)
         drawn = source.draw(rng, seed + number)
-        yield from _play(drawn, actors, chosen, seed + number, at_least)
+        yield from _play(drawn, actors, chosen, seed + number)
 
 
 def _check_fit(actor: Actor, chosen: Preset) -> None:
@@ -153,7 +151,7 @@ def _check_fit(actor: Actor, chosen: Preset) -> None:
         raise OrbitccError("preset", chosen.name, f"one with the interval of {actor.controller}")
 
 
-def _play(drawn: Scenario, actors: Sequence[Actor], preset: Preset, seed: int, at_least: int) -> Iterator[FlowEpisode]:
+def _play(drawn: Scenario, actors: Sequence[Actor], preset: Preset, seed: int) -> Iterator[FlowEpisode]:
     marked = [i for i, flow in enumerate(drawn.flows) if flow.controller.name == EXTERNAL]
     roles = {i: actors[k % len(actors)] for k, i in enumerate(marked)}
     flows = [
@@ -193,7 +191,7 @@ def _play(drawn: Scenario, actors: Sequence[Actor], preset: Preset, seed: int, a
                 )
     for agent, log in enumerate(logs):
         actor = roles[learning[agent]]
-        if len(log.rewards) < at_least:
+        if len(log.rewards) < 2:
             continue
         history = np.array([*log.before[: len(log.rewards)], log.after])
         acted = np.array(log.actions[: len(log.rewards)], np.float32)

@@ -33,7 +33,6 @@ import io
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +64,12 @@ BIN_MS = 100
 
 def save(trace: PathTrace, path: str | os.PathLike[str]) -> Path:
     """Write a trace to a .csv file, or to a .log file in LeoEM's format. Raises FileError for other names."""
-    return atomic_write_text(path, to_leoem(trace) if _suffix(path) == ".log" else to_csv(trace))
+    return atomic_write_text(path, to_leoem(trace) if check_name(path) == ".log" else to_csv(trace))
 
 
 def load(path: str | os.PathLike[str]) -> PathTrace:
     """Read a trace from a .csv file or a .log file of LeoEM. Raises FileError that names file, line and field."""
-    read = from_leoem if _suffix(path) == ".log" else from_csv
+    read = from_leoem if check_name(path) == ".log" else from_csv
     return read(_text(path), os.fspath(path))
 
 
@@ -81,12 +80,8 @@ def _text(path: str | os.PathLike[str]) -> str:
     return text
 
 
-def check_name(path: str | os.PathLike[str]) -> None:
-    """Raise FileError unless the name of the file ends in .csv or .log."""
-    _suffix(path)
-
-
-def _suffix(path: str | os.PathLike[str]) -> str:
+def check_name(path: str | os.PathLike[str]) -> str:
+    """The suffix of the file's name. Raises FileError unless it is .csv or .log."""
     suffix = Path(path).suffix.lower()
     if suffix not in (".csv", ".log"):
         raise FileError("file", os.fspath(path), "a name ending in .csv, or in .log for LeoEM's format")
@@ -263,16 +258,11 @@ def to_leoem(trace: PathTrace) -> str:
     return "\n".join(lines) + "\n"
 
 
-def from_leoem(text: str, file: str = "trace.log", *, interruptions: bool = False) -> PathTrace:
-    """The trace from a log of LeoEM. Raises FileError that names file, line and field.
-
-    interruptions: changes of an access hop are outages as in LeoEM, for three times the sum of the hop's old and
-    new delay.
-    """
+def from_leoem(text: str, file: str = "trace.log") -> PathTrace:
+    """The trace from a log of LeoEM. Raises FileError that names file, line and field."""
     delays: list[float] = []
     slots: list[Slot] = []
     route: tuple[str, ...] = ()
-    ends = (0.0, 0.0)
     first = 0
     for number, line in enumerate(text.splitlines(), start=1):
         where = f"{file}, line {number}"
@@ -290,17 +280,11 @@ def from_leoem(text: str, file: str = "trace.log", *, interruptions: bool = Fals
             continue
         nodes, hops = _leoem_fields(fields, where)
         delays.append(1e3 * sum(hops))
-        before, old = route, ends
-        route, ends = nodes, (hops[0], hops[-1])
+        before, route = route, nodes
         if slots and not slots[-1].outage and before == nodes:
             continue
         slot = Slot(second, nodes=nodes)
-        slot = slot.after(before) if before else slot
-        if interruptions and slot.access_change:
-            changed = (slot.access_fwd_change, slot.access_rev_change)
-            longest = max(o + n for o, n, change in zip(old, ends, changed, strict=True) if change)
-            slot = replace(slot, interruption_ms=3e3 * longest)
-        slots.append(slot)
+        slots.append(slot.after(before) if before else slot)
     known = [d for d in delays if not math.isnan(d)]
     if not known:
         raise FileError(
@@ -350,23 +334,19 @@ def _literal(text: str, where: str, field: str, kind: type) -> Any:
 def load_replayer(
     delay_file: str | os.PathLike[str],
     bandwidth_file: str | os.PathLike[str],
-    return_bandwidth_file: str | os.PathLike[str] | None = None,
     *,
     bin_ms: int = BIN_MS,
 ) -> PathTrace:
     """A trace from the files of LeoReplayer, as long as the file of delays. Raises FileError that names file and line.
 
-    The delay applies to each direction. Rates are means over `bin_ms`.
-    return_bandwidth_file: None: the return rate equals the forward rate.
+    Delay and rate apply to each direction. Rates are means over `bin_ms`.
     """
     delays = whole_numbers(delay_file, MAX_DELAY_MS, increasing=False)
     end_ms = len(delays) * DELAY_STEP_MS
     t, forward, reverse = steps(np.arange(len(delays)) * DELAY_STEP_MS / 1e3, delays, delays, end_s=end_ms / 1e3)
-    files = [bandwidth_file] if return_bandwidth_file is None else [bandwidth_file, return_bandwidth_file]
-    found = [rates_of(opportunities(file), end_ms, bin_ms, os.fspath(file)) for file in files]
-    rates = np.array([found[0], found[-1]])
-    starts = np.append(0, 1 + np.flatnonzero(np.any(np.diff(rates, axis=1) != 0, axis=0)))
-    capacity = Capacity(starts * bin_ms / 1e3, rates[0, starts], rates[1, starts])
+    rates = rates_of(opportunities(bandwidth_file), end_ms, bin_ms, os.fspath(bandwidth_file))
+    starts = np.append(0, 1 + np.flatnonzero(np.diff(rates)))
+    capacity = Capacity(starts * bin_ms / 1e3, rates[starts], rates[starts])
     return PathTrace(Path(delay_file).stem, t, forward, reverse, capacity=capacity)
 
 
@@ -386,31 +366,6 @@ def rates_of(stamps: NDArray[np.float64], end_ms: float, bin_ms: int, file: str 
     bins = np.diff(whole * stamps.size + np.searchsorted(stamps, edges - whole * period, side="left"))
     lengths = np.minimum(bin_ms, end_ms - bin_ms * np.arange(bins.size))
     return bins * (OPPORTUNITY_BITS / 1e3) / lengths
-
-
-def save_replayer(
-    trace: PathTrace, delay_file: str | os.PathLike[str], bandwidth_file: str | os.PathLike[str]
-) -> tuple[Path, Path]:
-    """Write the forward direction as files of LeoReplayer: delays in whole ms, and opportunities to send 1500 bytes.
-
-    Raises OrbitccError for a trace without a capacity.
-    """
-    if trace.capacity is None:
-        raise OrbitccError("capacity", None, "a trace with a capacity")
-    delays, _ = trace.delays_ms(np.arange(0, trace.duration_s - 1e-9, DELAY_STEP_MS / 1e3))
-    edges_s = np.arange(math.ceil(trace.duration_s * 1e3 - 1e-6) + 1) / 1e3
-    own = trace.capacity
-    bits = np.concatenate(([0.0], np.cumsum(np.diff(np.append(own.t_s, edges_s[-1])) * own.forward_mbps))) * 1e6
-    sent = np.floor(np.interp(edges_s, np.append(own.t_s, edges_s[-1]), bits) / OPPORTUNITY_BITS + 1e-6)
-    stamps = np.repeat(np.arange(edges_s.size - 1), np.diff(sent).astype(np.int64))
-    if not stamps.size or stamps[-1] == 0:
-        raise OrbitccError(
-            "capacity", float(own.forward_mbps.max()), "a rate at which at least some packets of 1500 bytes pass"
-        )
-    return (
-        atomic_write_text(delay_file, "".join(f"{round(d)}\n" for d in delays.tolist())),
-        atomic_write_text(bandwidth_file, "".join(f"{s}\n" for s in stamps.tolist())),
-    )
 
 
 def whole_numbers(file: str | os.PathLike[str], high: float, *, increasing: bool) -> NDArray[np.float64]:

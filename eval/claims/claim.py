@@ -86,12 +86,6 @@ class Claim(ClaimCriterion):
         """The criterion in words."""
         return f"{', '.join(c.key for c in self.claims)} hold" if self.claims else in_words(self)
 
-    @property
-    def about_astraea(self) -> bool:
-        """Whether it is about the learned policy of the LEO paper."""
-        read = [value for value in self.values.values() if value.suite]
-        return any("astraea" in ([value.who] if isinstance(value.who, str) else value.who) for value in read)
-
     def measure(self, evidence: Evidence) -> tuple[str, Array]:
         """The figures, and whether the criterion is met: for the runs, and for each resample.
 

@@ -152,11 +152,6 @@ def test_a_leoem_log_is_played_second_by_second():
     assert again.base_rtt_ms(np.arange(6.0)) == pytest.approx(trace.base_rtt_ms(np.arange(6.0)), abs=1e-9)
 
 
-def test_leoems_interruptions_last_three_times_the_old_and_the_new_delay():
-    slots = formats.from_leoem(LOG, interruptions=True).slots
-    assert [s.interruption_ms for s in slots] == [None, None, pytest.approx(3 * (0.3 + 0.5)), None]
-
-
 @pytest.mark.parametrize(
     ("line", "says"),
     [
@@ -211,25 +206,6 @@ def test_leoreplayer_repeats_its_opportunities(tmp_path):
     ]  # fmt: skip
 
 
-def test_a_return_file_of_its_own(tmp_path):
-    delay = write(tmp_path / "delay.txt", [10] * 20)
-    files = [write(tmp_path / f"{n}.txt", list(range(0, 201, n))) for n in (1, 10)]
-    own = formats.load_replayer(delay, *files).capacity
-    assert (own.forward_mbps.tolist(), own.reverse_mbps.tolist()) == ([12], [1.2])
-
-
-@given(st.lists(st.integers(0, 60), min_size=30, max_size=60), st.lists(st.integers(0, 399), min_size=1).map(sorted))
-@settings(max_examples=60, deadline=None)
-def test_leoreplayer_files_give_the_same_files(tmp_path_factory, delays, stamps):
-    folder = tmp_path_factory.mktemp("replayer")
-    last = 10 * len(delays) - 1
-    stamps = [*(s for s in stamps if s <= last), last]
-    files = write(folder / "delay.txt", delays), write(folder / "bw.txt", stamps)
-    trace = formats.load_replayer(*files, bin_ms=1)
-    written = formats.save_replayer(trace, folder / "delay2.txt", folder / "bw2.txt")
-    assert [f.read_text(encoding="utf-8") for f in written] == [f.read_text(encoding="utf-8") for f in files]
-
-
 @pytest.mark.parametrize(
     ("delay", "stamps", "says"),
     [
@@ -244,15 +220,6 @@ def test_what_is_wrong_with_leoreplayer_files_is_named(tmp_path, delay, stamps, 
     files = write(tmp_path / "delay.txt", delay), write(tmp_path / "bw.txt", stamps)
     with pytest.raises(FileError, match=says):
         formats.load_replayer(*files)
-
-
-def test_only_a_trace_with_rates_goes_to_leoreplayer(tmp_path):
-    with pytest.raises(OrbitccError, match="capacity: None"):
-        formats.save_replayer(PathTrace("x", [0, 1], [5, 5], [5, 5]), tmp_path / "d", tmp_path / "b")
-    nothing = PathTrace("x", [0, 1], [5, 5], [5, 5], capacity=Capacity([0], [0], [0]))
-    with pytest.raises(OrbitccError, match="capacity: 0.0 .* some packets of 1500 bytes"):
-        formats.save_replayer(nothing, tmp_path / "d", tmp_path / "b")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_other_names_are_refused(tmp_path):

@@ -6,6 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from orbitcc import _sim  # noqa: E402
+from orbitcc.agents.policy import network  # noqa: E402
 from orbitcc.envs.environments.presets import STATS, preset  # noqa: E402
 from orbitcc.training import recipe as recipes  # noqa: E402
 from orbitcc.training.astraea_td3 import (  # noqa: E402
@@ -211,18 +212,9 @@ def test_the_exported_network_acts_as_the_averaged_actor_does(learner) -> None:
     obs = learner.env.obs[learner.env.active]
     with torch.inference_mode():
         expected = torch.tanh(learner.networks.averaged(torch.from_numpy(learner.scale(obs)))).numpy()
-    weights = learner.tensors()
-    layers = []
-    for index, layer in enumerate(learner.layers):
-        norm = None
-        if layer.norm == "layer":
-            scale, shift = weights[f"layers.{index}.norm.scale"], weights[f"layers.{index}.norm.shift"]
-            norm = {"kind": "layer", "scale": scale, "shift": shift, "eps": layer.norm_eps}
-        dense = {"weight": weights[f"layers.{index}.weight"], "bias": weights[f"layers.{index}.bias"]}
-        layers.append({**dense, "norm": norm, "activation": layer.activation})
     trained = preset(learner.recipe.preset)
     native = _sim.Policy(
-        layers,
+        **network(learner.layers, None, learner.tensors()),
         observation=trained.native("observation").json(),
         action=trained.native("action").json(),
         interval_ns=trained.interval_ns,

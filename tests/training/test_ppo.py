@@ -12,6 +12,7 @@ import torch
 from orbitcc import _sim
 from orbitcc.agents import checkpoint
 from orbitcc.agents.model_card import Gate, Layer
+from orbitcc.agents.policy import network
 from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Flow
@@ -43,17 +44,8 @@ def learner(*changes: str, seed: int = 1) -> PpoLearner:
 
 def policy_of(trained: PpoLearner) -> _sim.Policy:
     tensors = trained.tensors()
-    layers = [
-        {
-            "weight": tensors[f"layers.{i}.weight"],
-            "bias": tensors[f"layers.{i}.bias"],
-            "norm": None,
-            "activation": layer.activation,
-        }
-        for i, layer in enumerate(trained.layers)
-    ]
     return _sim.Policy(
-        layers,
+        **network(trained.layers, None, tensors),
         observation='"astraea-leo"',
         action='"astraea"',
         interval_ns=30_000_000,

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from orbitcc.agents import checkpoint
+from orbitcc.agents.policy import network
 from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.scenarios import get
@@ -145,11 +146,9 @@ def test_sac_samples_flows_natively_and_its_exported_policy_acts_as_it_does() ->
     assert sum(len(episode) for episode in episodes) >= 60
     module = runner.module
     tensors = rllib.export(module, plan)
-    layers = [
-        {"weight": tensors[f"layers.{i}.weight"], "bias": tensors[f"layers.{i}.bias"], "norm": None, "activation": a}
-        for i, a in enumerate(["relu", "relu", "linear"])
-    ]
-    policy = _sim.Policy(layers, observation='"astraea-leo"', action='"astraea"', interval_ns=30_000_000, squash="tanh")
+    layers = network(plan.network.layers(1), None, tensors)
+    settings = {"observation": '"astraea-leo"', "action": '"astraea"', "interval_ns": 30_000_000}
+    policy = _sim.Policy(**layers, **settings, squash="tanh")
     obs = np.random.default_rng(0).uniform(0, 1, (64, 50)).astype(np.float32)
     with torch.no_grad():
         # RLlib's own deterministic action forgets the tanh that its samples go through
@@ -241,17 +240,9 @@ def test_the_exported_policy_of_dqn_selects_the_factor_with_the_largest_value() 
         plan = recipe.load(of("rllib-dqn-leo"), ["learner.flows=2", *changes])
         module = SingleAgentEnvRunner(config=rllib.config(plan, seed=1)).module
         tensors = rllib.export(module, plan)
-        layers = [
-            {
-                "weight": tensors[f"layers.{i}.weight"],
-                "bias": tensors[f"layers.{i}.bias"],
-                "norm": None,
-                "activation": a,
-            }
-            for i, a in enumerate(["relu", "relu", "linear"])
-        ]
+        layers = network(plan.network.layers(7), None, tensors)
         settings = {"observation": '"astraea-leo"', "interval_ns": 30_000_000, "squash": "argmax"}
-        policy = _sim.Policy(layers, action='"window-factors"', **settings)
+        policy = _sim.Policy(**layers, action='"window-factors"', **settings)
         obs = np.random.default_rng(0).uniform(0, 1, (256, 50)).astype(np.float32)
         with torch.no_grad():
             values = module.forward_inference({"obs": torch.from_numpy(obs)})
@@ -259,7 +250,7 @@ def test_the_exported_policy_of_dqn_selects_the_factor_with_the_largest_value() 
         assert len(set(best)) > 1
         assert np.array_equal(np.rint((policy.act(obs)[:, 0] + 1) * 3), best)
         with pytest.raises(ValueError, match="7 outputs for argmax, the action no list of factors"):
-            _sim.Policy(layers, action='"log-window"', **settings)
+            _sim.Policy(**layers, action='"log-window"', **settings)
 
 
 @pytest.mark.parametrize(
@@ -328,13 +319,10 @@ def test_both_kinds_of_actions_are_exported(algorithm: str, action: str) -> None
     )
     module = SingleAgentEnvRunner(config=rllib.config(plan, seed=1)).module
     tensors = rllib.export(module, plan)
-    layers = [
-        {"weight": tensors[f"layers.{i}.weight"], "bias": tensors[f"layers.{i}.bias"], "norm": None, "activation": kind}
-        for i, kind in enumerate(["tanh", "tanh", "linear"])
-    ]
     squash = "clip" if action == "astraea" else "argmax"
+    layers = network(plan.network.layers(1 if action == "astraea" else 7), None, tensors)
     settings = {"observation": '"astraea-leo"', "interval_ns": 30_000_000, "squash": squash}
-    policy = _sim.Policy(layers, action=json.dumps(action), **settings)
+    policy = _sim.Policy(**layers, action=json.dumps(action), **settings)
     obs = np.random.default_rng(0).uniform(0, 1, (64, 50)).astype(np.float32)
     with torch.no_grad():
         outputs = module.forward_inference({"obs": torch.from_numpy(obs)})["action_dist_inputs"].numpy()

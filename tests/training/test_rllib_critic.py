@@ -5,6 +5,7 @@ import pytest
 from gymnasium import spaces
 
 from orbitcc import _sim
+from orbitcc.agents.policy import network
 from orbitcc.common.errors import OrbitccError
 
 pytest.importorskip("ray.rllib")
@@ -95,17 +96,9 @@ def test_the_exported_policy_acts_as_the_module_does(hidden: str) -> None:
     with torch.no_grad():
         module.pi[-1].weight *= 100  # actions worth comparing
     tensors = rllib.export(module, plan)
-    layers = [
-        {
-            "weight": tensors[f"layers.{i}.weight"],
-            "bias": tensors[f"layers.{i}.bias"],
-            "norm": None,
-            "activation": layer.activation,
-        }
-        for i, layer in enumerate(plan.network.layers(1))
-    ]
-    interval = preset(plan.preset).interval_ns
-    policy = _sim.Policy(layers, observation='"astraea-leo"', action='"astraea"', interval_ns=interval, squash="clip")
+    layers = network(plan.network.layers(1), None, tensors)
+    settings = {"observation": '"astraea-leo"', "action": '"astraea"', "interval_ns": preset(plan.preset).interval_ns}
+    policy = _sim.Policy(**layers, **settings, squash="clip")
     obs = np.random.default_rng(0).uniform(0, 1, (64, 62)).astype(np.float32)
     dist = module.get_inference_action_dist_cls().from_logits(
         module.forward_inference({"obs": torch.from_numpy(obs)})["action_dist_inputs"]

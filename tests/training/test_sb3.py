@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("stable_baselines3")
 
 from orbitcc.agents import checkpoint
+from orbitcc.agents.policy import network
 from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.training import loop, recipe
 from tests.training.named import of
@@ -42,19 +43,9 @@ def _policy(learner, name: str):
 
     tensors = learner.tensors()
     plan = recipe.load(of(name))
-    count = len(plan.network.hidden)
-    layers = [
-        {
-            "weight": tensors[f"layers.{i}.weight"],
-            "bias": tensors[f"layers.{i}.bias"],
-            "norm": None,
-            "activation": plan.network.activation if i < count else "linear",
-        }
-        for i in range(count + 1)
-    ]
-    return _sim.Policy(
-        layers, observation='"astraea-leo"', action='"astraea"', interval_ns=30_000_000, squash=learner.squash
-    )
+    layers = network(plan.network.layers(1), None, tensors)
+    settings = {"observation": '"astraea-leo"', "action": '"astraea"', "interval_ns": 30_000_000}
+    return _sim.Policy(**layers, **settings, squash=learner.squash)
 
 
 @pytest.mark.slow
