@@ -21,6 +21,7 @@ from orbitcc.commands.options import (
     complete_policy,
     print_json,
     resumable,
+    table,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def assess(
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option("--policy", "--agent", help=f"Instead: {POLICY_FORMS}.", autocompletion=complete_policy),
+        typer.Option("--policy", help=f"Instead: {POLICY_FORMS}.", autocompletion=complete_policy),
     ] = None,
     profile: Annotated[str, typer.Option(help="Number of worlds and runs: quick or full.")] = "quick",
     only: Annotated[
@@ -89,23 +90,16 @@ def assess(
 
 def print_assessment(assessment: Assessment) -> None:
     """A line per criterion: the candidate's verdict and worst figure, the references' verdicts."""
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
     from orbitcc.common.names import terminal
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
-    table.add_column("RFC 9743")
-    table.add_column("")
-    table.add_column("worst figure", overflow="fold")
-    for label in assessment.outcomes:
-        table.add_column(terminal(label))
+    shown = table(["RFC 9743", "", "worst figure", *map(terminal, assessment.outcomes)])
     for k, own in enumerate(assessment.judgements):
         figure = f"{own.worst.figure.title}: {own.worst.figure.format(own.worst.value)}" if own.worst else ""
         verdicts = (others[k].verdict for others in assessment.outcomes.values())
-        table.add_row(
+        shown.add_row(
             own.criterion.section, terminal(own.criterion.title), terminal(figure),
             *(f"[{COLOURS[v]}]{'n/a' if v == 'not applicable' else v}[/]" for v in verdicts),
         )  # fmt: skip
-    Console().print(table)
+    Console().print(shown)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbitcc.commands.options import AsJson, WholeSentences, print_json
+from orbitcc.commands.options import AsJson, WholeSentences, print_json, table
 
 if TYPE_CHECKING:
     from orbitcc.parallel.cluster import Node
@@ -84,7 +84,6 @@ def _speed(node: Node) -> float:
 def _print(found: list[Node], speeds: dict[str, float]) -> None:
     from rich.console import Console
 
-    from orbitcc.commands.run import table
     from orbitcc.common.names import terminal
     from orbitcc.parallel import cluster
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbitcc.commands.options import COLOURS, print_json
+from orbitcc.commands.options import COLOURS, print_json, table
 from orbitcc.common.names import plain
 
 if TYPE_CHECKING:
@@ -76,9 +76,7 @@ def _print(found: list[Difference]) -> None:
     """One table per suite and pair of contenders."""
     from itertools import groupby
 
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
     from orbitcc.common.names import terminal
     from orbitcc.eval.statistics import MIN_PAIRS
@@ -88,25 +86,15 @@ def _print(found: list[Difference]) -> None:
         found, key=lambda d: (d.suite, d.contender, d.other, d.seeds)
     ):
         who = contender if contender == other else f"A {contender}, B {other}"
-        table = Table(
-            box=box.SIMPLE_HEAD,
-            header_style="bold",
-            border_style="dim",
-            pad_edge=False,
-            title=f"{terminal(suite)}: {terminal(who)}",
-            title_justify="left",
-            title_style="bold",
-        )
-        table.add_column("metric", overflow="fold")
-        for head in ("A", "B", "B − A", "seeds" if seeds else "runs", ""):
-            table.add_column(head, justify="right", no_wrap=True)
+        heads = ("A", "B", "B − A", "seeds" if seeds else "runs", "")
+        shown = table("metric", *heads, title=f"{terminal(suite)}: {terminal(who)}")
         for d in group:
             m = d.metric
             scale, unit = (100, " points") if m.percent else (1, m.unit)
             marks = ["*" if unused else "" for unused in d.unused]
             low, high = (f"{scale * x:+.{m.decimals}f}" for x in (d.change.low, d.change.high))
             interval = f"\n[dim]{low} to {high}[/dim]" if d.change.has_interval else ""
-            table.add_row(
+            shown.add_row(
                 m.title,
                 m.format(d.a.median) + marks[0],
                 m.format(d.b.median) + marks[1],
@@ -114,7 +102,7 @@ def _print(found: list[Difference]) -> None:
                 str(d.change.n),
                 f"[{COLOURS[d.verdict]}]{d.verdict}[/]",
             )
-        console.print(table)
+        console.print(shown)
     any_unused = any(any(d.unused) for d in found)
     pairs = "training seed" if any(d.seeds for d in found) else "run"
     console.print(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orbitcc.commands.options import AsJson, complete_policy, print_json
+from orbitcc.commands.options import AsJson, complete_policy, print_json, table
 from orbitcc.common.names import plain
 
 
@@ -90,7 +90,6 @@ def _print(rows: list[dict[str, object]], as_json: bool) -> None:
         return
     from rich.console import Console
 
-    from orbitcc.commands.run import table
     from orbitcc.common.names import terminal
 
     heads = ("name", "flows", "flows in all", "ACKs", "decisions", "fallbacks", "taken over", "handed back")

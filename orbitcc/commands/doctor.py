@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from orbitcc.commands.options import print_json
+from orbitcc.commands.options import print_json, table
 
 
 def doctor(
@@ -15,7 +15,6 @@ def doctor(
     """Check what this machine has and lacks for emulation on a real kernel."""
     from rich.console import Console
 
-    from orbitcc.commands.run import table
     from orbitcc.common.names import terminal
     from orbitcc.emulator import needs
 

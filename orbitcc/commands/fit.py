@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orbitcc.commands.options import table
+
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
     from orbitcc.envs.fitting.model import Fit
@@ -75,7 +77,6 @@ def _runs(scenario: Any) -> list[Recording]:
 def _print(found: Fit) -> None:
     from rich.console import Console
 
-    from orbitcc.commands.run import table
     from orbitcc.common.names import terminal
 
     console = Console()
@@ -92,7 +93,6 @@ def _print(found: Fit) -> None:
 def _print_runs(found: Fit, runs: list[Recording]) -> None:
     from rich.console import Console
 
-    from orbitcc.commands.run import table
     from orbitcc.common.names import terminal
 
     shown = table("flow", "goodput\nMbit/s", "srtt\nms", "p95\nms")

@@ -8,10 +8,13 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 ADDRESS = re.compile(r"auto|local|ray://.+|.+:\d+")
 """What is taken for the address after `--ray`."""
@@ -23,6 +26,22 @@ COLOURS = {
     "pass": "green", "fail": "red", "concern": "yellow", "not applicable": "dim",
 }  # fmt: skip
 """Of verdicts in tables."""
+
+
+def table(texts: str | Sequence[str], *figures: str, title: str | None = None) -> Table:
+    """A table with these heads: one or more of texts, to the left, then of figures, to the right."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(
+        box=box.SIMPLE_HEAD, padding=(0, 0) if figures else (0, 1), pad_edge=False, header_style="bold",
+        border_style="dim", title=title, title_justify="left", title_style="bold",
+    )  # fmt: skip
+    for head in [texts] if isinstance(texts, str) else texts:
+        made.add_column(head, overflow="fold")
+    for head in figures:
+        made.add_column(head, justify="right", no_wrap=True)  # a narrow terminal wraps names, not figures
+    return made
 
 
 class PolicyCommand(TyperCommand):
@@ -166,7 +185,7 @@ Changes = Annotated[
 Policies = Annotated[
     list[str] | None,
     typer.Option(
-        "--policy", "--agent", metavar="POLICY", help=f"A policy: {POLICY_FORMS}. Repeatable.",
+        "--policy", metavar="POLICY", help=f"A policy: {POLICY_FORMS}. Repeatable.",
         autocompletion=complete_policy,
     ),
 ]  # fmt: skip

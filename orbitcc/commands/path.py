@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbitcc.commands.options import print_json
+from orbitcc.commands.options import print_json, table
 
 if TYPE_CHECKING:
     from orbitcc.envs.orbits.routing import Route
@@ -171,28 +171,23 @@ def _great_circle_rtt_ms(route: Route) -> float:
 
 
 def _print(trace: PathTrace, route: Route | None) -> None:
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
     from orbitcc.common.names import terminal
 
     console = Console()
     found = trace.statistics()
     console.print(f"[bold]{terminal(trace.name)}[/bold] · {trace.duration_s:g} s", highlight=False)
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, header_style="bold", border_style="dim")
-    table.add_column("")
-    for head in ("minimum", "5 %", "median", "90 %", "95 %", "maximum"):
-        table.add_column(head, justify="right")
+    shown = table("", "minimum", "5 %", "median", "90 %", "95 %", "maximum")
     least, low, median, high, most = found.rtt_ms
-    table.add_row("base RTT, ms", _shown(least), _shown(low), _shown(median), "", _shown(high), _shown(most))
+    shown.add_row("base RTT, ms", _shown(least), _shown(low), _shown(median), "", _shown(high), _shown(most))
     jump, jump_90, jump_max = found.jump_ms
-    table.add_row("RTT step at a route change, ms", "", "", _shown(jump), _shown(jump_90), "", _shown(jump_max))
+    shown.add_row("RTT step at a route change, ms", "", "", _shown(jump), _shown(jump_90), "", _shown(jump_max))
     slope, slope_95, slope_max = found.slope_ms_per_s
-    table.add_row(
+    shown.add_row(
         "RTT slope between changes, ms/s", "", "", _shown(slope, 3), "", _shown(slope_95, 3), _shown(slope_max, 3)
     )
-    console.print(table)
+    console.print(shown)
     words = [f"{found.changes} route changes, {found.access_changes} of them at an end"]
     if found.changes:
         words.append(f"one every {found.mean_interval_s:.1f} s")
@@ -208,17 +203,12 @@ def _print(trace: PathTrace, route: Route | None) -> None:
 
 def _changes(trace: PathTrace) -> Any:
     """A table with one row per route."""
-    from rich import box
-    from rich.table import Table
-
     from orbitcc.common.names import terminal
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, header_style="bold", border_style="dim")
-    table.add_column("time, s", justify="right")
-    table.add_column("RTT, ms", justify="right")
-    table.add_column("changed hop", no_wrap=True)
-    if any(slot.nodes for slot in trace.slots):
-        table.add_column("route", overflow="fold")
+    made = table(["time, s", "RTT, ms", "changed hop", *(["route"] if any(slot.nodes for slot in trace.slots) else [])])
+    for column in made.columns[:2]:
+        column.justify = "right"
+    made.columns[2].no_wrap = True
     before: Slot | None = None
     shown = [s for s in trace.slots if s.start_s == 0 or s.change or s.outage]
     for slot in shown[:MAX_CHANGES]:
@@ -226,11 +216,11 @@ def _changes(trace: PathTrace) -> Any:
             continue
         rtt = "–" if slot.outage else _shown(float(trace.base_rtt_ms(slot.start_s)))
         cells = [f"{slot.start_s:.1f}", rtt, _words(slot), terminal(" › ".join(slot.nodes))]
-        table.add_row(*cells[: len(table.columns)])
+        made.add_row(*cells[: len(made.columns)])
         before = slot
     if len(shown) > MAX_CHANGES:
-        table.add_row("…", "", f"{len(shown) - MAX_CHANGES} more (--out)")
-    return table
+        made.add_row("…", "", f"{len(shown) - MAX_CHANGES} more (--out)")
+    return made
 
 
 def _words(slot: Slot) -> str:

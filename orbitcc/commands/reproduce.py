@@ -22,6 +22,7 @@ from orbitcc.commands.options import (
     each_once,
     print_json,
     resumable,
+    table,
 )
 
 if TYPE_CHECKING:
@@ -118,21 +119,17 @@ def reproduce(
 
 def print_claims(judged: Sequence[tuple[Claim, ClaimResult]]) -> None:
     """Claim, expected, measured, verdict."""
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
     from orbitcc.common.names import terminal
     from orbitcc.eval import papers
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
-    for title in ("", "claim", "expected", "measured", "verdict"):
-        table.add_column(title, overflow="fold")
+    shown = table(["", "claim", "expected", "measured", "verdict"])
     for claim, outcome in judged:
         notes = [outcome.reason, "calibrated" if outcome.calibrated else ""]
         notes += [f"met in {outcome.share:.1%} of resamples"] if outcome.verdict == "within noise" else []
         why = "".join(f" [dim]({terminal(note)})[/dim]" for note in notes if note)
-        table.add_row(
+        shown.add_row(
             claim.key,
             terminal(claim.statement),
             terminal(claim.expected),
@@ -140,5 +137,5 @@ def print_claims(judged: Sequence[tuple[Claim, ClaimResult]]) -> None:
             f"[{COLOURS[outcome.verdict]}]{outcome.verdict}[/]{why}",
         )
     console = Console()
-    console.print(table)
+    console.print(shown)
     console.print(papers.counts(judged), highlight=False)

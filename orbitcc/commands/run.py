@@ -25,6 +25,7 @@ from orbitcc.commands.options import (
     complete_controller,
     order_of,
     print_json,
+    table,
 )
 from orbitcc.common.names import plain
 
@@ -428,18 +429,6 @@ def _downloads(recording: Recording) -> Table:
         kilobytes = np.median([b for _, b, _ in objects]) / 1e3
         listed.add_row(terminal(name), str(len(objects)), str(len(seconds)), *times, f"{kilobytes:.1f}")
     return listed
-
-
-def table(first: str, *heads: str) -> Table:
-    """A table with these heads, names to the left and figures to the right."""
-    from rich import box
-    from rich.table import Table
-
-    columns = Table(box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False, header_style="bold", border_style="dim")
-    columns.add_column(first, overflow="fold")
-    for head in heads:
-        columns.add_column(head, justify="right", no_wrap=True)  # a narrow terminal wraps names, not figures
-    return columns
 
 
 def _shown(value: float, decimals: int, unit: str = "") -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbitcc.commands.options import Changes, WholeSentences
+from orbitcc.commands.options import Changes, WholeSentences, table
 from orbitcc.commands.options import ScenarioName as Name
 
 if TYPE_CHECKING:
@@ -119,35 +119,27 @@ def allowed(name: str, parameter: str) -> str:
 
 
 def _parameters(name: str) -> Any:
-    from rich import box
-    from rich.table import Table
 
     from orbitcc.common.names import terminal
     from orbitcc.envs import scenarios
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
-    for head in ("parameter", "default", "allowed"):
-        table.add_column(head, overflow="fold")
+    made = table(["parameter", "default", "allowed"])
     for key, default in scenarios.SCENARIOS[name].params.items():
         shown = f"{default:g}" if isinstance(default, float) else str(default)
-        table.add_row(f"[cyan]{key}[/cyan]", terminal(shown), terminal(allowed(name, key)))
-    return table
+        made.add_row(f"[cyan]{key}[/cyan]", terminal(shown), terminal(allowed(name, key)))
+    return made
 
 
 def _links(scenario: Scenario) -> Any:
-    from rich import box
-    from rich.table import Table
 
     from orbitcc.common.names import terminal
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
-    for head in ("link", "rate, Mbit/s", "delay, ms", "loss", "queue", "outages", "handovers"):
-        table.add_column(head, overflow="fold")
+    made = table(["link", "rate, Mbit/s", "delay, ms", "loss", "queue", "outages", "handovers"])
     for link in scenario.links:
         for way, label in ((link, link.name), (link.backward(), "  back")):
             extras = [f"+ {way.jitter.kind} jitter of {way.jitter.mean_ms:g}"] if way.jitter is not None else []
             extras += [f"+ gate of {way.gate_ms:g}"] if way.gate_ms else []
-            table.add_row(
+            made.add_row(
                 terminal(label),
                 _schedule(way.rate_mbps),
                 " ".join([_schedule(way.delay_ms), *extras]),
@@ -156,22 +148,18 @@ def _links(scenario: Scenario) -> Any:
                 str(len(link.outages)) if way is link else "",
                 str(len(link.path_changes())) if way is link else "",
             )
-    return table
+    return made
 
 
 def _flows(scenario: Scenario) -> Any:
-    from rich import box
-    from rich.table import Table
 
     from orbitcc.common.names import terminal
     from orbitcc.common.numbers import counted
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
-    for head in ("flow", "controller", "path", "from, s", "to, s", "traffic", "base RTT at its start, ms"):
-        table.add_column(head, overflow="fold")
+    made = table(["flow", "controller", "path", "from, s", "to, s", "traffic", "base RTT at its start, ms"])
     for i, flow in enumerate(scenario.flows):
         names = [scenario.links[p].name for p in scenario.path_of(i, flow.start_s)]
-        table.add_row(
+        made.add_row(
             terminal(flow.name),
             terminal(str(flow.controller)),
             terminal(" → ".join(names) + (f" (+ {counted(len(flow.reroutes), 'reroute')})" if flow.reroutes else "")),
@@ -180,7 +168,7 @@ def _flows(scenario: Scenario) -> Any:
             flow.traffic.kind,
             f"{scenario.base_rtt_ms(i, flow.start_s):.1f}",
         )
-    return table
+    return made
 
 
 def _schedule(value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from orbitcc.commands.options import AsJson, complete_controller, print_json
+from orbitcc.commands.options import AsJson, complete_controller, print_json, table
 from orbitcc.common.names import plain
 
 
@@ -49,7 +49,6 @@ def score(
 def _print(result: dict[str, Any]) -> None:
     from rich.console import Console
 
-    from orbitcc.commands.run import table
     from orbitcc.common.names import terminal
 
     columns = {"candidate": result, **result["classical"]}

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbitcc.commands.options import POLICY_FORMS, Changes, ScenarioName, Trust, complete_controller, complete_policy
+from orbitcc.commands.options import (
+    POLICY_FORMS,
+    Changes,
+    ScenarioName,
+    Trust,
+    complete_controller,
+    complete_policy,
+    table,
+)
 
 if TYPE_CHECKING:
     from orbitcc.eval.trace import Trace
@@ -64,7 +72,6 @@ def print_trace(trace: Trace) -> None:
     """Mean and standard deviation of each input, of what it adds to the action, and of the weights of the experts."""
     from rich.console import Console
 
-    from orbitcc.commands.run import table
     from orbitcc.common.names import terminal
     from orbitcc.common.numbers import counted
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbitcc.commands.options import AsJson, WholeSentences, Workers, print_json
+from orbitcc.commands.options import AsJson, WholeSentences, Workers, print_json, table
 
 if TYPE_CHECKING:
     from orbitcc.envs.orbits.trace_set import TraceSet
@@ -146,7 +146,6 @@ def check(
 
     from rich.console import Console
 
-    from orbitcc.commands.run import table
     from orbitcc.common.names import terminal
     from orbitcc.envs.orbits.trace_set import TraceSet
     from orbitcc.envs.traces.check import check as findings
@@ -208,7 +207,6 @@ def model(
 def _print_model(found: PathModel) -> None:
     from rich.console import Console
 
-    from orbitcc.commands.run import table
     from orbitcc.common.names import terminal
 
     console, compared = Console(), found.comparison
@@ -241,7 +239,6 @@ def _print_model(found: PathModel) -> None:
 def _print(found: TraceSet) -> None:
     from rich.console import Console
 
-    from orbitcc.commands.run import table
     from orbitcc.common.names import terminal
     from orbitcc.envs.orbits.trace_set import PARTS
 

@@ -240,7 +240,7 @@ def test_a_link_without_a_rate_is_called_so_and_counts_are_in_words():
 
 
 def test_flows_and_policies_are_taken_in_the_order_of_the_command_line():
-    args = ["dumbbell", "--set", "duration_s=1", "--policy", "perigee", "--flow", "reno", "--agent=astraea", "--json"]
+    args = ["dumbbell", "--set", "duration_s=1", "--policy", "perigee", "--flow", "reno", "--policy=astraea", "--json"]
     found = json.loads(run(*args))["flows"]
     assert [flow["name"] for flow in found] == ["perigee-0", "reno-1", "astraea-2"]
     found = json.loads(run(*args, "--flow", "cubic"))["flows"]
