@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +18,7 @@ from orbitcc.commands.options import (
     complete_controller,
     complete_policy,
     print_json,
+    results_folder,
     resumable,
     table,
 )
@@ -53,7 +52,7 @@ def assess(
 ) -> None:
     """Assess a controller by RFC 9743: pass, concern or fail for each criterion, beside Cubic, BBRv3 and LeoCC."""
     from orbitcc.common import provenance
-    from orbitcc.common.errors import OrbitccError, StateError, UnknownNameError
+    from orbitcc.common.errors import OrbitccError, UnknownNameError
     from orbitcc.eval.assessment import assess as run
     from orbitcc.eval.assessment import contenders_of, criteria
     from orbitcc.eval.assessment.judgement import as_dict, save, write_worlds
@@ -61,8 +60,7 @@ def assess(
 
     if (controller is None) == (policy is None):
         raise OrbitccError("CONTROLLER", controller, "the name of a controller, or --policy PATH, not both")
-    if resume and out is None:
-        raise StateError("--resume", "name the folder to continue with --out")
+    folder = results_folder(out, resume, "assessment")
     keys = [c.key for c in criteria()]
     for key in only or ():
         if key not in keys:
@@ -71,7 +69,6 @@ def assess(
         line_up = contenders_of([controller] if controller else [], [policy] if policy else [])
     except OrbitccError as error:
         raise error.at(error.field.replace("--controller", "CONTROLLER")) from None
-    folder = out or Path("results") / f"assessment__{time.strftime('%Y%m%d-%H%M%S')}"
     command = provenance.command_line()
     with resumable(command, out, folder, resume):
         assessment = run(

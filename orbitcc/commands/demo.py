@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbitcc.commands.eval_ import as_dict, finish, new_folder
-from orbitcc.commands.options import AsJson, Out, print_json
+from orbitcc.commands.eval_ import as_dict, finish
+from orbitcc.commands.options import AsJson, Out, print_json, results_folder
 
 if TYPE_CHECKING:
     from orbitcc.eval.results import Results
@@ -40,7 +40,7 @@ def demo(
     from orbitcc.agents import checkpoint
     from orbitcc.common.extras import installing
 
-    folder = out or new_folder("demo")
+    folder = results_folder(out, False, "demo")
     missing = [name for name in LEARNERS if find_spec(name) is None]
     policies = [SHIPPED] if SHIPPED in checkpoint.shipped() else []
     if not policies:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +25,7 @@ from orbitcc.commands.options import (
     complete_suite,
     each_once,
     print_json,
+    results_folder,
     resumable,
 )
 from orbitcc.common.names import plain
@@ -91,15 +91,13 @@ def evaluate(
 
     suite = suites.named(suite)
     chosen = suites.get(suite, {k: parse_value(v, k) for k, v in settings(changes or []).items()})
-    if resume and out is None:
-        raise StateError("--resume", "name the folder to continue with --out")
+    folder = results_folder(out, resume, suite)
     programs = specs(program or [], server or [])
     backend = chosen_backend(backend, programs)
     if beside_simulator and backend != "emulator":
         raise StateError("--beside-simulator", "it is for --program and --backend emulator")
     given = controller or ([] if policy or programs else DEFAULT_CONTROLLERS)
     line_up = contenders.line_up(given, policy or [], programs, beside_simulator=beside_simulator)
-    folder = out or new_folder(suite)
     command = provenance.command_line()
     with resumable(command, out, folder, resume):
         results = run_suite(
@@ -115,11 +113,6 @@ def evaluate(
             backend=backend,
         )
         finish(results, line_up, as_json=as_json)
-
-
-def new_folder(suite: str) -> Path:
-    """results/<suite>__<time>."""
-    return Path("results") / f"{suite}__{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def finish(results: Results, line_up: list[Contender], *, as_json: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -279,6 +280,15 @@ def print_json(data: Any, indent: int | None = 2) -> None:
     from orbitcc.common.numbers import finite
 
     print(json.dumps(finite(data), indent=indent, allow_nan=False))
+
+
+def results_folder(out: Path | None, resume: bool, name: str) -> Path:
+    """`--out`, or a new folder results/NAME__TIME. Raises OrbitccError for `--resume` without `--out`."""
+    from orbitcc.common.errors import StateError
+
+    if resume and out is None:
+        raise StateError("--resume", "name the folder to continue with --out")
+    return out or Path("results") / f"{name}__{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 @contextmanager

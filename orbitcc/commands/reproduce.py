@@ -21,6 +21,7 @@ from orbitcc.commands.options import (
     Workers,
     each_once,
     print_json,
+    results_folder,
     resumable,
     table,
 )
@@ -65,7 +66,6 @@ def reproduce(
     """Run all experiments of a paper and check its claims."""
     from orbitcc.commands.run import settings
     from orbitcc.common import provenance
-    from orbitcc.common.errors import StateError
     from orbitcc.envs.description.flows import parse_value
     from orbitcc.eval import papers
     from orbitcc.eval.claims.claim import LEAST_RUNS
@@ -73,9 +73,7 @@ def reproduce(
     from orbitcc.eval.report.paper import write_paper_report
 
     chosen = papers.named(paper)
-    if resume and out is None:
-        raise StateError("--resume", "name the folder to continue with --out")
-    folder = out or Path("results") / f"{paper}__{time.strftime('%Y%m%d-%H%M%S')}"
+    folder = results_folder(out, resume, paper)
     began, command = time.monotonic(), provenance.command_line()
     others = [papers.load_paper(chosen, other) for other in beside or []]
     if others:

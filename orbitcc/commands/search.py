@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,6 +20,7 @@ from orbitcc.commands.options import (
     complete_controller,
     complete_scenario,
     print_json,
+    results_folder,
     resumable,
 )
 from orbitcc.common.names import plain
@@ -61,7 +60,7 @@ def search(
     """Search for realistic worlds in which a controller does much worse than another; save them as files."""
     from orbitcc.agents import python_policy
     from orbitcc.common import provenance
-    from orbitcc.common.errors import OrbitccError, StateError, UnknownNameError
+    from orbitcc.common.errors import OrbitccError, UnknownNameError
     from orbitcc.envs import scenarios
     from orbitcc.eval import contenders
     from orbitcc.eval import search as searching
@@ -75,8 +74,7 @@ def search(
         raise OrbitccError("--seed", seed, "a whole number in [0, 2^31)")
     if workers is not None and workers < 1:
         raise OrbitccError("--workers", workers, "1 or more")
-    if resume and out is None:
-        raise StateError("--resume", "name the folder to continue with --out")
+    folder = results_folder(out, resume, "search")
 
     def contender(given: str, text: str) -> contenders.Contender:
         is_policy = python_policy.is_python_policy(text) or os.path.isdir(text)
@@ -85,7 +83,6 @@ def search(
         except OrbitccError as error:
             raise error.at(re.sub("^--(controller|policy)", given, error.field)) from None
 
-    folder = out or Path("results") / f"search__{time.strftime('%Y%m%d-%H%M%S')}"
     space = searching.space_of(scenarios.named(scenario))
     references = [contender("--against", text) for text in against or ["cubic"]]
     chosen = searching.Search(contender("TARGET", target), tuple(references), objective, space, trials, folder, seed)
