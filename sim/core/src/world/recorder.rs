@@ -220,6 +220,9 @@ impl World {
         }
         for i in 0..r.link_marks.len() {
             let link = &mut self.links[2 * i];
+            if now >= r.duration {
+                link.backlog_bytes(now); // the last row has what is lost at the last instant, as the totals have
+            }
             // Settles what departed before now.
             let backlog = link.backlog_integral(now);
             let mark = LinkMark {
