@@ -14,7 +14,6 @@ pub mod occupancy;
 mod orca;
 pub mod policy;
 pub mod preset;
-mod ratios;
 pub mod registry;
 pub mod safety_filter;
 mod share;

@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use super::functions::{Action, Definition, Observation, Reward};
-use super::{astraea, aurora, features, orca, ratios, share, steps};
+use super::{astraea, aurora, features, orca, share, steps};
 
 /// A name of a function: the family for which it stands, and the parameters that it sets.
 pub struct Entry<T> {
@@ -47,10 +47,10 @@ pub const OBSERVATIONS: &[Entry<Observation>] = &[
     ),
     entry("orca", "orca", 2, "{}", orca::observation),
     entry("aurora", "aurora", 1, "{}", aurora::observation),
-    entry("ratios", "ratios", 2, "{}", ratios::observation),
-    entry("ratios-noisy", "ratios", 2, r#"{"handovers": "reported"}"#, ratios::observation),
+    entry("ratios", "ratios", 2, "{}", features::ratios::observation),
+    entry("ratios-noisy", "ratios", 2, r#"{"handovers": "reported"}"#, features::ratios::observation),
     entry("features", "features", 1, "{}", features::observation),
-    entry("ratios-oracle", "ratios", 2, r#"{"handovers": "true"}"#, ratios::observation),
+    entry("ratios-oracle", "ratios", 2, r#"{"handovers": "true"}"#, features::ratios::observation),
 ];
 
 pub const ACTIONS: &[Entry<Action>] = &[

@@ -34,6 +34,14 @@ pub struct Measures {
     standing: WindowedMin,
     /// By [`Rtt`], the last known.
     rtts: [f64; 3],
+    /// What the minimum RTT is without a sample since a pause.
+    usual: Rtt,
+    /// Pauses that return become usual, and those that the sender makes itself are none of the path.
+    learns: bool,
+    /// Jitter and the usual inflation are asked for.
+    pub slow: bool,
+    /// The standing RTT is asked for.
+    pub stands: bool,
     before: f64,
     jitter: f64,
     slow_inflation: Option<f64>,
@@ -53,12 +61,21 @@ pub struct Measures {
 
 impl Measures {
     pub fn new(gap_s: f64) -> Measures {
+        Measures { gaps: GapDetector::learning(gap_s), learns: true, ..Measures::unlearned(gap_s, Rtt::Mean) }
+    }
+
+    /// For which every long pause is one of the path, and without a sample the minimum RTT is the last `usual` RTT.
+    pub fn unlearned(gap_s: f64, usual: Rtt) -> Measures {
         Measures {
-            gaps: GapDetector::learning(gap_s),
+            gaps: GapDetector::new(gap_s),
             mins: Vec::new(),
             maxs: Vec::new(),
             standing: WindowedMin::new(STANDING_S),
             rtts: [0.0; 3],
+            usual,
+            learns: false,
+            slow: true,
+            stands: true,
             before: f64::NAN,
             jitter: 0.0,
             slow_inflation: None,
@@ -94,7 +111,7 @@ impl Measures {
         if stats.in_flight_packets > SILENT * stats.cwnd_packets {
             self.silent_at_s = stats.time_s;
         }
-        let own = stats.time_s - self.silent_at_s <= OWN_PAUSE_RTTS * stats.srtt_s;
+        let own = self.learns && stats.time_s - self.silent_at_s <= OWN_PAUSE_RTTS * stats.srtt_s;
         let pause = self.gaps.notices(stats) && !own;
         if pause {
             self.mins.iter_mut().for_each(|(_, min, _)| min.forget());
@@ -110,7 +127,8 @@ impl Measures {
         for (_, max, now) in &mut self.maxs {
             *now = max.update(stats.time_s, self.rate).unwrap_or(stats.max_delivery_rate_bps);
         }
-        let standing = self.standing.update(stats.time_s, stats.rtt_min_s).unwrap_or(f64::NAN);
+        let standing = self.stands.then(|| self.standing.update(stats.time_s, stats.rtt_min_s)).flatten();
+        let standing = standing.unwrap_or(f64::NAN);
         for (known, now) in self.rtts.iter_mut().zip([stats.rtt_mean_s, stats.rtt_min_s, standing]) {
             if !now.is_nan() {
                 *known = now;
@@ -118,6 +136,19 @@ impl Measures {
                 *known = stats.srtt_s;
             }
         }
+        if self.slow {
+            self.update_slow(stats, base, pause);
+        }
+        self.pacing = if stats.pacing_rate_bps > 0.0 { stats.pacing_rate_bps } else { stats.send_rate_bps };
+        let known = stats.acked_packets + stats.lost_packets;
+        self.loss = if known > 0.0 { stats.lost_packets / known } else { 0.0 };
+        self.previous_window = self.window;
+        self.window = stats.cwnd_packets;
+        pause
+    }
+
+    /// Jitter, and whether the RTT is above its average.
+    fn update_slow(&mut self, stats: &IntervalStats, base: usize, pause: bool) {
         let min_rtt = self.min_rtt(base);
         if !stats.rtt_min_s.is_nan() && min_rtt > 0.0 {
             if !self.before.is_nan() {
@@ -130,12 +161,6 @@ impl Measures {
         let average = self.slow_inflation.filter(|_| !pause).unwrap_or(inflation);
         self.rising = inflation > average;
         self.slow_inflation = Some(average + weight(stats, min_rtt, SLOW_RTTS) * (inflation - average));
-        self.pacing = if stats.pacing_rate_bps > 0.0 { stats.pacing_rate_bps } else { stats.send_rate_bps };
-        let known = stats.acked_packets + stats.lost_packets;
-        self.loss = if known > 0.0 { stats.lost_packets / known } else { 0.0 };
-        self.previous_window = self.window;
-        self.window = stats.cwnd_packets;
-        pause
     }
 
     pub fn rtt(&self, which: Rtt) -> f64 {
@@ -144,7 +169,7 @@ impl Measures {
 
     /// Minimum RTT; without a sample since a pause, the last known RTT.
     pub fn min_rtt(&self, index: usize) -> f64 {
-        self.mins[index].2.unwrap_or(self.rtts[Rtt::Mean as usize])
+        self.mins[index].2.unwrap_or(self.rtts[self.usual as usize])
     }
 
     /// As `min_rtt`, if there is a sample, and so many jitters more.

@@ -1,11 +1,12 @@
 //! An observation made of a list: any of the declared features, each with its own windows and averages.
 //!
-//! With its default list it is the observation `ratios`. Every entry of a list is a name, or a table with the name and
+//! Its default list is that of the observation `ratios`, whose pauses never become usual. Every entry of a list is a name, or a table with the name and
 //! the parameters that differ: `{"name": "inflation", "window_s": 1.0, "average_rtts": 1.0}`. A list that adds a feature
 //! changes the definition of no other observation.
 
 mod contest;
 mod measures;
+pub(super) mod ratios;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -106,6 +107,8 @@ enum Name {
     NextHandover,
     LastHandover,
     DelayPreference,
+    /// 0, in the place of a feature that is not observed.
+    Nothing,
 }
 
 /// A declared feature: its name, its bounds, the parameters that it takes, its meaning.
@@ -164,6 +167,8 @@ const KINDS: &[Kind] = &[
 /// A feature of a list, with its average.
 #[derive(Clone)]
 struct Made {
+    /// Its value, apart from the average, is that of the feature before it.
+    again: bool,
     name: Name,
     rtt: Rtt,
     jitters: f64,
@@ -181,6 +186,8 @@ struct Made {
     /// How much of the queue is that of others.
     contest: Option<Box<Contest>>,
     rtts: f64,
+    /// That of the average, in the list's.
+    weight: usize,
     average: f64,
     known: bool,
 }
@@ -300,15 +307,12 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
         };
         let long = if kind.takes.contains(&"long_s") { number("long_s") } else { span };
         made.push(Made {
-            name: kind.name,
             rtt: match word("rtt") {
                 "least" => Rtt::Least,
                 "standing" => Rtt::Standing,
                 _ => Rtt::Mean,
             },
             jitters: number("jitters"),
-            min: measures.min_of(span),
-            max: measures.max_of(span),
             long: if rate { measures.max_of(long) } else { measures.min_of(long) },
             when: match word("when") {
                 "rising" => Some(true),
@@ -321,15 +325,14 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
             contested: libm::log(contested.unwrap_or(number("usual"))),
             contest: contested.map(|_| Box::default()),
             rtts: if contested.is_some() { contest::AVERAGE_RTTS } else { number("average_rtts") },
-            average: 0.0,
-            known: false,
+            ..Made::new(kind.name, measures.min_of(span), measures.max_of(span))
         });
         features.push(described(kind, &full));
         *given = Value::Object(full);
     }
     let history = list.history;
     let all = serde_json::to_value(&list).expect("a list is JSON");
-    let watch = Box::new(ListWatch { measures, made, base });
+    let watch = Box::new(ListWatch::new(measures, made, base));
     Ok((Observation { definition: Default::default(), features, history, watch }, all))
 }
 
@@ -338,12 +341,36 @@ struct ListWatch {
     measures: Measures,
     made: Vec<Made>,
     base: usize,
+    /// Lengths of the averages in RTTs, and the weight of this interval in each.
+    weights: Vec<(f64, f64)>,
+}
+
+impl ListWatch {
+    fn new(mut measures: Measures, mut made: Vec<Made>, base: usize) -> ListWatch {
+        measures.slow = made.iter().any(Made::is_slow);
+        measures.stands = made.iter().any(|made| made.rtt == Rtt::Standing);
+        let mut weights: Vec<(f64, f64)> = Vec::new();
+        for made in &mut made {
+            made.weight = weights.iter().position(|(rtts, _)| *rtts == made.rtts).unwrap_or_else(|| {
+                weights.push((made.rtts, 1.0));
+                weights.len() - 1
+            });
+        }
+        for k in 1..made.len() {
+            made[k].again = made[k].has_the_value_of(&made[k - 1]);
+        }
+        ListWatch { measures, made, base, weights }
+    }
 }
 
 impl Watch for ListWatch {
     fn fill(&mut self, stats: &IntervalStats, out: &mut [f64]) {
         let pause = self.measures.update(stats, self.base);
         let min_rtt = self.measures.min_rtt(self.base);
+        for (rtts, now) in &mut self.weights {
+            *now = weight(stats, min_rtt, *rtts);
+        }
+        let mut now = 0.0;
         for (made, out) in self.made.iter_mut().zip(out) {
             // A flow that asks for a preference has it, whoever fills the queue.
             if let Some(contest) = &mut made.contest
@@ -351,8 +378,10 @@ impl Watch for ListWatch {
             {
                 contest.update(stats);
             }
-            let now = made.value(&self.measures, stats, self.base);
-            let average = made.averaged(now, weight(stats, min_rtt, made.rtts), pause, self.measures.rising);
+            if !made.again {
+                now = made.value(&self.measures, stats, self.base);
+            }
+            let average = made.averaged(now, self.weights[made.weight].1, pause, self.measures.rising);
             *out = made.told(average, stats);
         }
     }
@@ -368,6 +397,43 @@ impl Watch for ListWatch {
 }
 
 impl Made {
+    /// The feature with the usual parameters: `min`, `max`: its windows in [`Measures`].
+    fn new(name: Name, min: usize, max: usize) -> Made {
+        Made {
+            again: false,
+            name,
+            rtt: Rtt::Mean,
+            jitters: 0.0,
+            min,
+            max,
+            long: min,
+            when: None,
+            predicted: false,
+            over_s: 0.0,
+            usual: 0.0,
+            contested: 0.0,
+            contest: None,
+            rtts: 0.0,
+            weight: 0,
+            average: 0.0,
+            known: false,
+        }
+    }
+
+    fn is_slow(&self) -> bool {
+        self.jitters > 0.0 || self.name == Name::Jitter || self.when.is_some()
+    }
+
+    fn has_the_value_of(&self, other: &Made) -> bool {
+        let windows = |made: &Made| (made.rtt, made.min, made.max, made.long, made.jitters);
+        self.name == other.name
+            && windows(self) == windows(other)
+            && self.over_s == other.over_s
+            && self.predicted == other.predicted
+            && self.contest.is_none()
+            && other.contest.is_none()
+    }
+
     fn value(&self, seen: &Measures, stats: &IntervalStats, base: usize) -> f64 {
         let min_rtt = || seen.min_rtt(self.min);
         let per = |x: f64| if min_rtt() > 0.0 { x / min_rtt() } else { 0.0 };
@@ -411,6 +477,7 @@ impl Made {
             Name::DelayPreference => {
                 self.contest.as_ref().map_or(0.0, |contest| contest.value(seen.rtt(Rtt::Least), min_rtt()))
             }
+            Name::Nothing => 0.0,
             Name::NextHandover => handover_nearness(stats, self.predicted)[0],
             Name::LastHandover => handover_nearness(stats, self.predicted)[1],
         }

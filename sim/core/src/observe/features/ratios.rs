@@ -10,10 +10,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::functions::{Feature, Observation, Watch, one_of, ratio, read, within};
-use super::handovers::{fill_news, news_features};
-use super::memory::{GapDetector, WindowedMax, WindowedMin, nearness, weight};
-use super::stats::IntervalStats;
+use super::measures::{Measures, Rtt};
+use super::{ListWatch, Made, Name};
+use crate::observe::functions::{Feature, Observation, one_of, ratio, read, within};
+use crate::observe::handovers::news_features;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -54,7 +54,7 @@ impl Default for Sight {
     }
 }
 
-pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> {
+pub fn observation(given: Value) -> Result<(Observation, Value), String> {
     let (sight, all): (Sight, _) = read(given)?;
     within("history", sight.history as f64, 1.0, 64.0)?;
     within("min_rtt_window_s", sight.min_rtt_window_s, 0.0, 1e4)?;
@@ -90,21 +90,45 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
         ratio("longest time without an ACK / min RTT", 0.0, 3.0),
     ];
     features.extend(news_features(&sight.handovers));
-    let history = sight.history;
-    let watch = RatiosWatch {
-        min_rtt: WindowedMin::new(min),
-        short_rtt: WindowedMin::new(short),
-        max_rate: WindowedMax::new(max),
-        gaps: GapDetector::new(sight.gap_s),
-        least: sight.rtt == "least",
-        averages: [0.0; 7],
-        known: false,
-        rtt_s: 0.0,
-        window: 0.0,
-        cleared_at_s: None,
-        sight,
-    };
-    Ok((Observation { definition: Default::default(), features, history, watch: Box::new(watch) }, all))
+    let watch = Box::new(watch(&sight));
+    Ok((Observation { definition: Default::default(), features, history: sight.history, watch }, all))
+}
+
+/// The list that it is.
+fn watch(sight: &Sight) -> ListWatch {
+    let rtt = if sight.rtt == "least" { Rtt::Least } else { Rtt::Mean };
+    let mut measures = Measures::unlearned(sight.gap_s, rtt);
+    let base = measures.min_of(sight.min_rtt_window_s);
+    let (short, max) = (measures.min_of(sight.short_window_s), measures.max_of(sight.max_rate_window_s));
+    let over = |name, rtts| Made { rtt, rtts, ..Made::new(name, base, max) };
+    let plain = |name| over(name, 0.0);
+    let (fast, slow) = (sight.fast_rtts, sight.slow_rtts);
+    let queue = if sight.own_queue { Name::OwnQueue } else { Name::Nothing };
+    let mut made = vec![
+        plain(Name::Inflation),
+        over(Name::Inflation, fast),
+        Made { min: short, ..plain(Name::Inflation) },
+        over(Name::RttRise, fast),
+        over(Name::Delivered, fast),
+        plain(Name::RateShare),
+        over(Name::RateShare, slow),
+        over(Name::Loss, fast),
+        over(Name::Loss, 4.0 * slow),
+        plain(queue),
+        over(queue, fast),
+        plain(Name::PacingRate),
+        plain(Name::MinRtt),
+        plain(Name::InFlight),
+        plain(Name::Window),
+        plain(Name::WindowChange),
+        plain(Name::Cleared),
+        plain(Name::Silence),
+    ];
+    if sight.handovers != "none" {
+        let predicted = sight.handovers == "reported";
+        made.extend([Name::NextHandover, Name::LastHandover].map(|name| Made { predicted, ..plain(name) }));
+    }
+    ListWatch::new(measures, made, base)
 }
 
 /// A window in words.
@@ -121,129 +145,18 @@ fn average(rtts: f64) -> String {
     }
 }
 
-/// Positions of the averages of losses, which a pause does not reset.
-pub(super) const LOSS: usize = 4;
-pub(super) const LOSS_SLOW: usize = 5;
-
-#[derive(Clone)]
-struct RatiosWatch {
-    sight: Sight,
-    min_rtt: WindowedMin,
-    short_rtt: WindowedMin,
-    max_rate: WindowedMax,
-    gaps: GapDetector,
-    /// Whether the RTT of an interval is its smallest sample instead of the mean.
-    least: bool,
-    /// Inflation, rise, delivered, share of the maximum rate, loss, loss (slow), queue.
-    averages: [f64; 7],
-    /// Whether the averages have values.
-    known: bool,
-    rtt_s: f64,
-    window: f64,
-    cleared_at_s: Option<f64>,
-}
-
-/// ln(a / b); 0 if a or b is not positive.
-fn log_ratio(a: f64, b: f64) -> f64 {
-    if a > 0.0 && b > 0.0 { libm::log(a / b) } else { 0.0 }
-}
-
-impl Watch for RatiosWatch {
-    fn fill(&mut self, stats: &IntervalStats, out: &mut [f64]) {
-        if self.gaps.notices(stats) {
-            self.min_rtt.forget();
-            self.short_rtt.forget();
-            self.max_rate.forget();
-            self.cleared_at_s = Some(stats.time_s);
-            self.known = false;
-        }
-        let rate = if stats.delivery_rate_bps > 0.0 { stats.delivery_rate_bps } else { f64::NAN };
-        let recent = self.min_rtt.update(stats.time_s, stats.rtt_min_s);
-        let short = self.short_rtt.update(stats.time_s, stats.rtt_min_s);
-        let max_rate = self.max_rate.update(stats.time_s, rate).unwrap_or(stats.max_delivery_rate_bps);
-        let rtt_s = if self.least { stats.rtt_min_s } else { stats.rtt_mean_s };
-        if !rtt_s.is_nan() {
-            self.rtt_s = rtt_s;
-        } else if self.rtt_s <= 0.0 {
-            self.rtt_s = stats.srtt_s;
-        }
-        // No RTT sample since the pause: the last known RTT of the path is the one before.
-        let min_rtt = recent.unwrap_or(self.rtt_s);
-        let inflation = log_ratio(self.rtt_s, min_rtt);
-        let pacing = if stats.pacing_rate_bps > 0.0 { stats.pacing_rate_bps } else { stats.send_rate_bps };
-        let known = stats.acked_packets + stats.lost_packets;
-        let loss = if known > 0.0 { stats.lost_packets / known } else { 0.0 };
-        let queued = if rate > 0.0 { (self.rtt_s - min_rtt).max(0.0) * rate / 8.0 / stats.mss_bytes } else { 0.0 };
-        let queue = if self.sight.own_queue { libm::log(1.0 + queued) / 4.0 } else { 0.0 };
-        let delivered = if stats.acked_rate_bps > 0.0 { log_ratio(stats.acked_rate_bps, pacing) } else { -3.0 };
-        let of_max = if rate > 0.0 { log_ratio(rate, max_rate) } else { -3.0 };
-        let rise = if min_rtt > 0.0 { 10.0 * stats.rtt_rise_s / min_rtt } else { 0.0 };
-        let fast = weight(stats, min_rtt, self.sight.fast_rtts);
-        let slow = weight(stats, min_rtt, self.sight.slow_rtts);
-        let slowest = weight(stats, min_rtt, 4.0 * self.sight.slow_rtts);
-        let now = [inflation, rise, delivered, of_max, loss, loss, queue];
-        let weights = [fast, fast, fast, slow, fast, slowest, fast];
-        for (k, (average, (x, w))) in self.averages.iter_mut().zip(now.into_iter().zip(weights)).enumerate() {
-            *average = if self.known || k == LOSS || k == LOSS_SLOW { *average + w * (x - *average) } else { x };
-        }
-        self.known = true;
-        let [inflation_avg, rise_avg, delivered_avg, of_max_avg, loss_avg, loss_slow, queue_avg] = self.averages;
-        let bdp = max_rate / 8.0 * min_rtt / stats.mss_bytes;
-        let changed = log_ratio(stats.cwnd_packets, self.window);
-        self.window = stats.cwnd_packets;
-        let age_s = stats.time_s - self.cleared_at_s.unwrap_or(f64::NEG_INFINITY);
-        out[..18].copy_from_slice(&[
-            inflation,
-            inflation_avg,
-            short.map_or(0.0, |short| log_ratio(self.rtt_s, short)),
-            rise_avg,
-            delivered_avg,
-            of_max,
-            of_max_avg,
-            libm::sqrt(loss_avg),
-            libm::sqrt(loss_slow),
-            queue,
-            queue_avg,
-            log_ratio(pacing, 10e6) / 2.0,
-            log_ratio(min_rtt, 0.05),
-            log_ratio(stats.in_flight_packets, bdp),
-            log_ratio(stats.cwnd_packets, bdp),
-            4.0 * changed,
-            nearness(age_s),
-            if min_rtt > 0.0 { stats.ack_gap_s / min_rtt } else { 0.0 },
-        ]);
-        fill_news(&self.sight.handovers, stats, &mut out[18..]);
-    }
-
-    fn clone_box(&self) -> Box<dyn Watch> {
-        Box::new(self.clone())
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::testing::flow;
     use super::*;
+    use crate::observe::functions::Watch;
+    use crate::observe::stats::IntervalStats;
+    use crate::observe::testing::flow;
     use serde_json::json;
 
     fn seen(watch: &mut Box<dyn Watch>, stats: IntervalStats) -> [f64; 18] {
         let mut out = [0.0; 18];
         watch.fill(&stats, &mut out);
         out
-    }
-
-    #[test]
-    fn features_follow_their_formulas() {
-        let mut watch = observation(json!({})).unwrap().0.watch;
-        let f = seen(&mut watch, flow(0.9));
-        let (rtt, min) = (0.055_f64, 0.051_f64);
-        assert!((f[0] - (rtt / min).ln()).abs() < 1e-12 && f[0] == f[1] && f[0] == f[2]);
-        assert_eq!((f[4], f[5]), (0.0, 0.0), "90 of 90 Mbit/s paced, and the most that was delivered");
-        let queued = (rtt - min) * 90e6 / 8.0 / 1460.0;
-        assert!((f[9] - (1.0 + queued).ln() / 4.0).abs() < 1e-12);
-        assert!((f[14] - (400.0 / (90e6 / 8.0 * min / 1460.0)).ln()).abs() < 1e-12);
-        let later = seen(&mut watch, IntervalStats { time_s: 30.03, cwnd_packets: 500.0, ..flow(0.9) });
-        assert!((later[15] - 4.0 * 1.25_f64.ln()).abs() < 1e-12);
     }
 
     #[test]

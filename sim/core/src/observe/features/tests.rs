@@ -18,37 +18,6 @@ fn refused(features: Value) -> String {
 }
 
 #[test]
-fn the_default_list_is_the_observation_ratios() {
-    let mut list = registry::observation(&json!("features")).unwrap().watch;
-    let mut ratios = registry::observation(&json!("ratios")).unwrap().watch;
-    let mut state = 12_345u64;
-    let mut random = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as f64 / f64::from(1u32 << 31)
-    };
-    for k in 0..2_000 {
-        let cwnd_packets = 200.0 + (200.0 * random()).floor();
-        let mut stats = IntervalStats {
-            time_s: 0.03 * f64::from(k),
-            rtt_min_s: 0.05 + 0.03 * random(),
-            rtt_mean_s: 0.08 + 0.02 * random(),
-            rtt_rise_s: 0.01 * random() - 0.005,
-            ack_gap_s: if k % 500 == 499 { 0.08 } else { 0.004 * random() },
-            lost_packets: if random() < 0.1 { 20.0 * random() } else { 0.0 },
-            cwnd_packets,
-            in_flight_packets: cwnd_packets * random(),
-            mss_bytes: 1448.0,
-            ..flow(0.4 + 0.6 * random())
-        };
-        if k % 97 == 5 {
-            stats = IntervalStats { time_s: stats.time_s, ..hard_cases()[0] };
-        }
-        let [of_list, of_ratios]: [[f64; 18]; 2] = [&mut list, &mut ratios].map(|w| seen(w, &[stats]));
-        assert_eq!(of_list, of_ratios, "interval {k}");
-    }
-}
-
-#[test]
 fn jitter_raises_the_floor_and_the_standing_rtt_does_not_see_it() {
     let of = |rtt: &str, jitters: f64| json!({"name": "inflation", "rtt": rtt, "jitters": jitters});
     let mut watch = watch(json!([of("mean", 0.0), of("least", 0.0), of("standing", 0.0), of("least", 2.0), "jitter"]));
