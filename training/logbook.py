@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ from orbitcc.agents.runs.run_folder import METRICS, MetricsFile
 from orbitcc.common import code
 from orbitcc.common.errors import OrbitccError
 from orbitcc.eval.heldout_metrics import FIGURES
+
+Outcome: TypeAlias = Literal["finished", "stopped", "diverged", "failed"]
 
 
 class Logbook:
@@ -27,6 +30,9 @@ class Logbook:
     `factory(folder, resume_at)` is called: the run's folder, and the step from which on a resumed run repeats what it
     may have written before, or None.
     """
+
+    outcome: Outcome = "finished"
+    """How the run ended, known when `close` is called. `stopped`: by an interrupt; `--resume` continues it."""
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Append figures, all finite."""
@@ -128,6 +134,7 @@ class Logbooks(Logbook):
     def __init__(self, books: Sequence[Logbook], theirs: Sequence[str] = ()) -> None:
         """theirs: the names of the first ones, which are code of somebody else."""
         self._books, self._theirs = tuple(books), tuple(theirs)
+        self._failed: OrbitccError | None = None
 
     @staticmethod
     def open(folder: Path, resume_at: int | None = None, others: Sequence[str | MakeLogbook] = ()) -> Logbooks:
@@ -153,19 +160,27 @@ class Logbooks(Logbook):
         self._each("write_reference", name, step, _finite(values))
 
     def close(self) -> None:
+        for book in self._books:
+            book.outcome = self.outcome
         self._each("close")
 
     def _each(self, method: str, *given: Any) -> None:
-        """Raises OrbitccError for whatever code of somebody else raises."""
+        """Each book has a copy, which it may change. All are called; the first failure of the run is raised: as
+        OrbitccError if it is one of somebody else's code."""
         for name, book in itertools.zip_longest(self._theirs, self._books):
             try:
-                getattr(book, method)(*given)
-            except OrbitccError:
-                raise
+                getattr(book, method)(*copy.deepcopy(given))
+            except OrbitccError as error:
+                self._failed = self._failed or error
             except code.RAISED as error:
                 if name is None:
                     raise
-                raise code.refused("--logbook", name, f"a logbook whose `{method}` works", error) from error
+                option, shown = _option(name)
+                failure = code.refused(option, shown, f"a logbook whose `{method}` works", error)
+                failure.__cause__ = error
+                self._failed = self._failed or failure
+        if self._failed is not None:
+            raise self._failed
 
 
 _TAGS = {
@@ -210,6 +225,7 @@ def factory(name: str) -> MakeLogbook:
     Raises:
         OrbitccError: there is none.
     """
+    option, shown = _option(name)
     found, allowed = (
         code.attribute("--logbook", name),
         "package.module:factory, where factory(folder, resume_at) makes a Logbook",
@@ -221,12 +237,19 @@ def factory(name: str) -> MakeLogbook:
         try:
             made = found(folder, resume_at)
         except code.RAISED as error:
-            raise code.refused("--logbook", name, allowed, error) from error
+            which = allowed if option == "--logbook" else "a tracker that answers"
+            raise code.refused(option, shown, which, error) from error
         if not isinstance(made, Logbook):
             raise OrbitccError("--logbook", name, allowed)
         return made
 
     return make
+
+
+def _option(name: str) -> tuple[str, str]:
+    """The option that names a logbook, and its value."""
+    module, _, made = name.partition(":")
+    return ("--track", made.lower()) if module == f"{__package__}.trackers" else ("--logbook", name)
 
 
 def _finite(values: Mapping[str, float]) -> dict[str, float]:

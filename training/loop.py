@@ -40,7 +40,7 @@ from orbitcc.envs import controllers
 from orbitcc.eval.heldout_metrics import Figures, failures
 from orbitcc.parallel.progress import Display
 from orbitcc.training.heldout import HeldOut, constant
-from orbitcc.training.logbook import Logbook, Logbooks, MakeLogbook
+from orbitcc.training.logbook import Logbook, Logbooks, MakeLogbook, Outcome
 from orbitcc.training.recipe import Recipe
 from orbitcc.training.resume import PROGRESS, TrainingState, check_state, mend, read_progress
 
@@ -243,6 +243,7 @@ def _train(
             progress.evaluated_at = -1  # its best policy was lost
         display.say("starting Ray" if recipe.kind.library == "ray.rllib" else f"starting {recipe.algorithm}")
         learner = logbook = None
+        outcome: Outcome = "failed"
         try:
             learner = _learner(recipe, seed + 100_003 * progress.restarts)
             interrupt.take()  # Ray has put handlers of its own in their place
@@ -254,14 +255,18 @@ def _train(
                 learner.load(run.state)
             parts = (progress, heldout, logbook, display, learner, saved, interrupt, again)
             _Loop(recipe, seed, run, command, *parts).run()
+            outcome = "finished" if _is_trained(recipe, progress) else "stopped"
         except Diverged as error:
-            failure = str(error)
+            failure, outcome = str(error), "diverged"
             display.say(failure)
         finally:
-            if logbook is not None:
-                logbook.close()
-            if learner is not None:
-                learner.stop()
+            try:
+                if logbook is not None:
+                    logbook.outcome = outcome
+                    logbook.close()
+            finally:
+                if learner is not None:
+                    learner.stop()
     saved(progress)
     return failure
 

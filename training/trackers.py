@@ -8,8 +8,10 @@ runs as their folders. A resumed run continues its run of the tracker, and no ot
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,19 @@ def _identity(folder: Path) -> str:
     return f"{folder.name}-{place}"
 
 
+@contextmanager
+def _impatient() -> Iterator[None]:
+    """MLflow waits four minutes for a server that does not answer; here some seconds, if its variables say nothing."""
+    usual = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
+    own = [name for name in usual if name not in os.environ]
+    os.environ.update({name: usual[name] for name in own})
+    try:
+        yield
+    finally:
+        for name in own:
+            os.environ.pop(name, None)
+
+
 class Tracker(Logbook):
     """A tracker that takes scalars by name: those of a reference are called `NAME/TAG`."""
 
@@ -66,21 +81,25 @@ class Wandb(Tracker):
         self._run.config.update(dict(settings), allow_val_change=True)
 
     def close(self) -> None:
-        self._run.finish()
+        self._run.finish(exit_code={"finished": 0, "stopped": 255}.get(self.outcome, 1))  # 255: it calls this killed
 
 
 class Mlflow(Tracker):
     def __init__(self, folder: Path, resume_at: int | None) -> None:
         import mlflow
 
+        with _impatient():
+            experiment = mlflow.set_experiment(PROJECT).experiment_id
         self._client, tags = mlflow.MlflowClient(), {"orbitcc.run": _identity(folder), "mlflow.runName": folder.name}
-        experiment = mlflow.set_experiment(PROJECT).experiment_id
         found = self._client.search_runs([experiment], f"tags.`orbitcc.run` = '{tags['orbitcc.run']}'", max_results=1)
         if found and resume_at is not None:
             self._run = found[0].info.run_id
             self._client.update_run(self._run, "RUNNING")
-        else:
-            self._run = self._client.create_run(experiment, tags=tags, run_name=folder.name).info.run_id
+            return
+        for run in found:  # one that had saved nothing when it was killed
+            if run.info.status == "RUNNING":
+                self._client.set_terminated(run.info.run_id, "KILLED")
+        self._run = self._client.create_run(experiment, tags=tags, run_name=folder.name).info.run_id
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         for tag, value in values.items():
@@ -91,7 +110,9 @@ class Mlflow(Tracker):
             self._client.log_param(self._run, key, str(value)[:6000])  # no value may be longer
 
     def close(self) -> None:
-        self._client.set_terminated(self._run)
+        self._client.set_terminated(
+            self._run, {"finished": "FINISHED", "stopped": "KILLED"}.get(self.outcome, "FAILED")
+        )
 
 
 class Trackio(Tracker):

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import os
 import re
 import sqlite3
 import subprocess
@@ -81,7 +82,40 @@ def test_a_logbook_that_fails_is_named(raised, tmp_path, monkeypatch):
         OrbitccError, match=r"--logbook: 'bad_logbook:make' .*whose `write` works .*bad_logbook.py line 3"
     ):
         books.write(1, {"train/reward": 1.0})
+    with pytest.raises(OrbitccError, match="whose `write` works"):  # what went wrong first
+        books.close()
+
+
+class Greedy(Logbook):
+    """Takes what it is told out of the table."""
+
+    def write(self, step, values):
+        values.clear()
+
+
+def test_a_logbook_that_changes_what_it_is_told_changes_no_other(tmp_path):
+    pytest.importorskip("torch")
+    told = {"train/reward": 0.5}
+    books = Logbooks.open(tmp_path, None, [lambda *_: Greedy()])
+    books.write(10, told)
     books.close()
+    rows = list(csv.reader((tmp_path / "metrics.csv").open()))
+    assert rows[1:] == [["10", "train/reward", "0.5"]]
+    assert told == {"train/reward": 0.5}
+
+
+def test_all_logbooks_are_closed_whichever_fails(tmp_path):
+    class Failing(Kept):
+        def close(self):
+            raise OSError("no")
+
+    kept = Kept(tmp_path, None)
+    books = Logbooks([Failing(tmp_path, None), kept], ["mine:make", "other:make"])
+    books.outcome = "diverged"
+    with pytest.raises(OrbitccError, match="mine:make.*whose `close` works"):
+        books.close()
+    assert kept.told[-1] == "closed"
+    assert kept.outcome == "diverged"
 
 
 def test_the_documented_logbook_works(tmp_path, monkeypatch):
@@ -127,6 +161,33 @@ def test_mlflow_keeps_one_run_of_a_resumed_training(tmp_path, monkeypatch):
         history = client.get_metric_history(run.info.run_id, "train/reward")
         assert [({"train/reward": m.value}, m.step) for m in history] == ENTRIES
         assert len(client.get_metric_history(run.info.run_id, "cubic/heldout/score")) == 2
+
+
+def test_mlflow_says_how_a_run_ended(tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    (tmp_path / "mine").mkdir()
+    expected = {"finished": "FINISHED", "stopped": "KILLED", "diverged": "FAILED", "failed": "FAILED"}
+    for outcome in expected:
+        book = factory(trackers.named("mlflow"))(tmp_path / "mine", None)
+        book.outcome = outcome
+        book.close()
+    factory(trackers.named("mlflow"))(tmp_path / "mine", None)  # killed before it saved anything, and begun anew:
+    factory(trackers.named("mlflow"))(tmp_path / "mine", None)
+    client = mlflow.MlflowClient()
+    runs = client.search_runs([client.get_experiment_by_name("orbitcc").experiment_id], order_by=["start_time ASC"])
+    assert [run.info.status for run in runs] == [*expected.values(), "KILLED", "RUNNING"]
+
+
+def test_a_server_that_does_not_answer_is_told_soon(tmp_path, monkeypatch):
+    pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    (tmp_path / "mine").mkdir()
+    began = time.monotonic()
+    with pytest.raises(OrbitccError, match="--track: 'mlflow' .* a tracker that answers"):
+        factory(trackers.named("mlflow"))(tmp_path / "mine", None)
+    assert time.monotonic() - began < 60
+    assert "MLFLOW_HTTP_REQUEST_MAX_RETRIES" not in os.environ
 
 
 def test_trackio_keeps_one_run_of_a_resumed_training(tmp_path, monkeypatch):
