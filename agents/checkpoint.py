@@ -326,7 +326,10 @@ def _load(folder: Path, stamps: _Stamps) -> Checkpoint:
     reason = mismatch(card, tensors)
     if reason:
         raise CheckpointError(folder / WEIGHTS, f"does not fit its card: {reason}")
-    return Checkpoint(card, build(card, tensors), folder, tensors)
+    try:
+        return Checkpoint(card, build(card, tensors), folder, tensors)
+    except ValueError as error:  # numbers with which no network can work
+        raise CheckpointError(folder / WEIGHTS, f"does not make a network: {error}") from None
 
 
 def _check_native(path: Path, card: ModelCard) -> None:

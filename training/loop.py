@@ -371,7 +371,11 @@ class _Loop:
         self._check_weights(tensors)
         card = self._card().model_copy(update={"normaliser": "normaliser.mean" in tensors})
         began, weights = time.monotonic(), self.recipe.evaluation.score
-        scores = self.heldout.score(build(card, tensors), self._evaluating)
+        try:
+            policy = build(card, tensors)
+        except ValueError as error:
+            self._diverged(f"the weights make no network ({error})", error)
+        scores = self.heldout.score(policy, self._evaluating)
         scores["score"] = score = weights.score(scores)
         self._measure_references()
         if progress.agent_steps and failures(scores):

@@ -251,3 +251,17 @@ def test_the_folder_of_a_run_stands_for_its_best_policy(tmp_path) -> None:
         checkpoint.load(run)
     shutil.copytree(checkpoint.SHIPPED / "perigee", run / "best")
     assert checkpoint.load(run).card.name == "perigee"
+
+
+def test_numbers_with_which_no_network_works_are_refused(tmp_path) -> None:
+    zeros, ones = np.zeros(50, np.float32), np.ones(50, np.float32)
+    spread = {"normaliser.mean": zeros, "normaliser.std": np.append(ones[1:], np.float32(0))}
+    path = checkpoint.save(tmp_path / "flat", card(normaliser=True), tensors() | spread)
+    with pytest.raises(OrbitccError, match=r"policy.safetensors: does not make a network: .* std positive"):
+        checkpoint.load(path)
+    # Inputs up to 10 x 50 of 3e38 each are 1.5e41 (shown as 2e41), which float32 does not hold.
+    usual = {"normaliser.mean": zeros, "normaliser.std": ones}
+    large = tensors() | usual | {"layers.0.weight": np.full((8, 50), 3e38, np.float32)}
+    path = checkpoint.save(tmp_path / "large", card(normaliser=True, clip=10.0), large)
+    with pytest.raises(OrbitccError, match=r"layers\[0\]: weights so large that its outputs can be 2e41"):
+        checkpoint.load(path)

@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,8 @@ def test_a_policy_is_pushed_and_used_by_another(hub, tmp_path) -> None:
     assert hub.served.requests == before
     gone = _run(hub, f"hf:{MINE}", HF_ENDPOINT="http://127.0.0.1:1")  # nobody answers: the cache does
     assert gone.returncode == 0, gone.stderr
+    assert f"warning: hf:{MINE}: the hub does not answer" in gone.stderr
+    assert offline.stderr == ""
     listed = hub("eval", "rate-step", "--runs", "1", "--policy", f"hf:{MINE}", "--controller", "cubic", "--json")
     assert listed.returncode == 0, listed.stderr
     assert '"contender": "perigee"' in listed.stdout
@@ -82,6 +86,19 @@ def test_what_is_no_policy_is_one_line(hub, tmp_path) -> None:
     assert "SHA-256" in done.stderr
     nobody = _run(hub, "hf:someone/else", HF_HUB_OFFLINE="1")
     assert (nobody.returncode, len(nobody.stderr.strip().splitlines())) == (2, 1), nobody.stderr
+
+
+def test_a_hub_that_says_nothing_is_not_waited_for(hub) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        for words in (("policy", "verify", f"hf:{MINE}"), ("policy", "push", "perigee", MINE)):
+            began = time.monotonic()
+            done = hub(*words, HF_ENDPOINT=address)
+            assert done.returncode == 2
+            assert "error: " in done.stderr
+            assert done.stderr.count("\n") == 1
+            assert "Timeout" in done.stderr
+            assert time.monotonic() - began < 60
 
 
 def test_a_damaged_checkpoint_is_not_pushed(hub, tmp_path) -> None:

@@ -194,6 +194,14 @@ class LosesItsWeights(Shaken):
         return tensors
 
 
+class GrowsItsWeights(Shaken):
+    def tensors(self) -> dict[str, np.ndarray]:
+        tensors = super().tensors()
+        if self.broken:
+            tensors["layers.0.weight"][1, 2] = 1e30
+        return tensors
+
+
 class Stumbles(LosesItsWeights):
     def iterate(self) -> dict[str, float]:
         figures = super().iterate()
@@ -207,6 +215,7 @@ class Stumbles(LosesItsWeights):
     [
         (LosesItsLoss, "after 1,500 agent steps learner/critic_loss is nan"),
         (LosesItsWeights, "after 2,000 agent steps the weights layers.0.weight hold NaN or infinity"),
+        (GrowsItsWeights, "after 2,000 agent steps the weights make no network (layers[0]: weights so large"),
         (Stumbles, "after 1,000 agent steps the weights layers.0.weight hold NaN or infinity"),
     ],
 )
@@ -214,7 +223,8 @@ def test_a_learner_that_diverges_stops_with_its_last_sound_policy_saved(
     learner, reason, tmp_path, monkeypatch, capsys
 ) -> None:
     outcome = train(tmp_path, learner, monkeypatch)
-    assert outcome.failure.startswith(f"diverged: {reason}; best/ and last/ are those after 1,000")
+    assert outcome.failure.startswith(f"diverged: {reason}")
+    assert outcome.failure.endswith("best/ and last/ are those after 1,000")
     assert capsys.readouterr().err.count(outcome.failure) == 1
     assert not outcome.finished
     assert loop.read_progress(outcome.run).agent_steps == 1000

@@ -104,7 +104,8 @@ impl Policy {
         interval: Interval,
         safety_filter: Option<Limits>,
     ) -> Result<Policy, String> {
-        network.validate(observation.dim())?;
+        let bounds = observation.features.iter().map(|f| f64::from(f.low.abs().max(f.high.abs())));
+        network.validate(observation.dim(), bounds.fold(0.0, f64::max))?;
         let outputs = network.layers.last().map(|layer| layer.bias.len());
         if network.squash == Squash::Argmax && outputs != action.choices() {
             let factors = action.choices().map_or("no list of factors".into(), |n| format!("{n} factors"));
@@ -148,19 +149,24 @@ impl Decide for Arc<Network> {
     }
 }
 
+/// Of a layer, so that its square is a number, too.
+const MOST_OUTPUT: f64 = 1e18;
+
 impl Network {
-    /// Check the shapes for observations of this width; the error names the layer.
-    pub fn validate(&self, observation_dim: usize) -> Result<(), String> {
+    /// Check the shapes for observations of this width, and that no output overflows where none of them is above `most`;
+    /// the error names the layer.
+    pub fn validate(&self, observation_dim: usize, most: f64) -> Result<(), String> {
+        let most = if self.normaliser.is_some() { f64::from(self.clip) } else { most };
         let outputs = match &self.gate {
-            None => chain("layers", &self.layers, observation_dim)?,
+            None => chain("layers", &self.layers, observation_dim, most)?,
             Some(gate) => {
                 for (name, columns) in [("gate.inputs", &gate.inputs), ("gate.expert_inputs", &gate.expert_inputs)] {
                     if let Some(column) = columns.iter().find(|column| **column >= observation_dim) {
                         return Err(format!("{name} = {column}: must be a column below {observation_dim}"));
                     }
                 }
-                let experts = chain("layers", &self.layers, gate.expert_inputs.len())?;
-                let weights = chain("gate.layers", &gate.layers, gate.inputs.len())?;
+                let experts = chain("layers", &self.layers, gate.expert_inputs.len(), most)?;
+                let weights = chain("gate.layers", &gate.layers, gate.inputs.len(), most)?;
                 if experts != weights {
                     return Err(format!("gate.layers: the last has {weights} outputs for {experts} experts"));
                 }
@@ -214,8 +220,8 @@ impl Network {
     }
 }
 
-/// Check that layers fit each other; the width of the last.
-fn chain(name: &str, layers: &[Layer], inputs: usize) -> Result<usize, String> {
+/// Check that layers fit each other and do not overflow with inputs up to `most`; the width of the last.
+fn chain(name: &str, layers: &[Layer], inputs: usize, mut most: f64) -> Result<usize, String> {
     let mut width = inputs;
     if layers.is_empty() {
         return Err(format!("{name}: needs at least one"));
@@ -236,6 +242,12 @@ fn chain(name: &str, layers: &[Layer], inputs: usize) -> Result<usize, String> {
         }
         if !layer.weight.iter().chain(&layer.bias).all(|x| x.is_finite()) {
             return Err(format!("{name}[{i}]: weights must be finite"));
+        }
+        most = layer.bound(most);
+        if most > MOST_OUTPUT {
+            return Err(format!(
+                "{name}[{i}]: weights so large that its outputs can be {most:.0e}, above {MOST_OUTPUT:.0e}"
+            ));
         }
         width = outputs;
     }
@@ -259,6 +271,28 @@ fn mixed(experts: &[f32], gate: &[f32]) -> f32 {
 }
 
 impl Layer {
+    /// The largest output, and value before the norm, that inputs up to `most` can give.
+    fn bound(&self, most: f64) -> f64 {
+        let rows = self.weight.chunks_exact(self.inputs).zip(&self.bias);
+        let sums =
+            rows.map(|(row, bias)| row.iter().map(|w| f64::from(w.abs())).sum::<f64>() * most + f64::from(bias.abs()));
+        let sum = sums.fold(0.0, f64::max);
+        let normed = self.norm.as_ref().map_or(0.0, |norm| {
+            let scales = norm
+                .scale
+                .iter()
+                .zip(&norm.shift)
+                .map(|(a, b)| f64::from(a.abs()) * (self.bias.len() as f64).sqrt() + f64::from(b.abs()));
+            scales.fold(0.0, f64::max)
+        });
+        match (self.activation, &self.norm) {
+            _ if sum.max(normed) > MOST_OUTPUT => sum.max(normed),
+            (Activation::Tanh, _) => 1.0,
+            (_, Some(_)) => normed,
+            _ => sum,
+        }
+    }
+
     fn forward(&self, x: &[f32]) -> Vec<f32> {
         let mut out: Vec<f32> =
             self.weight.chunks_exact(self.inputs).zip(&self.bias).map(|(row, bias)| dot(row, x) + bias).collect();
@@ -317,13 +351,20 @@ mod tests {
             clip: 10.0,
             squash: Squash::Clip,
         };
-        network.validate(2).unwrap();
+        network.validate(2, 1e3).unwrap();
         let mut action = [0.0];
         // x = ((3 - 1) / 2, -1) = (1, -1); hidden = (-1 -> -0.2, -0.5 -> -0.1); out = -0.02 - 0.1 + 0.05.
         network.act(&[3.0, -1.0], &mut action);
         assert!((action[0] + 0.07).abs() < 1e-6, "{action:?}");
+        // Inputs up to 10: 30 in the first layer, 3e37 + 3 in the second.
+        let mut large = network.clone();
+        large.layers[1].weight = vec![1e36, 0.1];
+        assert_eq!(
+            large.validate(2, 1e3).unwrap_err(),
+            "layers[1]: weights so large that its outputs can be 3e37, above 1e18"
+        );
         network.layers[0].inputs = 3;
-        assert!(network.validate(2).unwrap_err().contains("layers[0]"));
+        assert!(network.validate(2, 1e3).unwrap_err().contains("layers[0]"));
     }
 
     #[test]
@@ -332,7 +373,7 @@ mod tests {
         let layer = Layer { inputs: 2, weight, bias: vec![0.0, 0.0, 1.0], norm: None, activation: Activation::Linear };
         let mut network =
             Network { layers: vec![layer], gate: None, normaliser: None, clip: 10.0, squash: Squash::Argmax };
-        network.validate(2).unwrap();
+        network.validate(2, 1e3).unwrap();
         // Outputs x, y and 1 - x - y; the first of two that are equal.
         for (seen, expected) in [([2.0, 1.0], -1.0), ([1.0, 2.0], 0.0), ([0.0, 0.0], 1.0), ([1.0, 1.0], -1.0)] {
             let mut action = [0.0];
@@ -340,7 +381,7 @@ mod tests {
             assert_eq!(action, [expected]);
         }
         network.layers[0] = Layer { weight: vec![1.0, 0.0], bias: vec![0.0], ..network.layers[0].clone() };
-        assert!(network.validate(2).unwrap_err().starts_with("layers: the last has 1 output"));
+        assert!(network.validate(2, 1e3).unwrap_err().starts_with("layers: the last has 1 output"));
     }
 
     #[test]
@@ -357,7 +398,7 @@ mod tests {
             clip: 10.0,
             squash: Squash::Clip,
         };
-        network.validate(3).unwrap();
+        network.validate(3, 1e3).unwrap();
         let mut action = [0.0];
         // Experts: 0.5 and -0.4. Gate: logits 0 and ln 2 + 0, so that the weights are 1/3 and 2/3: (0.5 - 0.8) / 3.
         network.act(&[std::f32::consts::LN_2, 0.5, 0.0], &mut action);
@@ -365,8 +406,8 @@ mod tests {
         // Logits far apart choose one expert and do not overflow.
         network.act(&[0.0, 0.5, 1e3], &mut action);
         assert_eq!(action, [-0.4]);
-        assert_eq!(network.validate(2).unwrap_err(), "gate.inputs = 2: must be a column below 2");
+        assert_eq!(network.validate(2, 1e3).unwrap_err(), "gate.inputs = 2: must be a column below 2");
         network.gate.as_mut().unwrap().layers[0] = linear(2, vec![1.0, 1.0], vec![0.0]);
-        assert_eq!(network.validate(3).unwrap_err(), "gate.layers: the last has 1 outputs for 2 experts");
+        assert_eq!(network.validate(3, 1e3).unwrap_err(), "gate.layers: the last has 1 outputs for 2 experts");
     }
 }
