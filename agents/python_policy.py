@@ -23,6 +23,7 @@ from orbitcc.agents import hub, libraries
 from orbitcc.agents.libraries import Act
 from orbitcc.common import code
 from orbitcc.common.errors import OrbitccError
+from orbitcc.common.numbers import REAL
 from orbitcc.envs.environments.custom import control, observe
 from orbitcc.envs.environments.presets import DEFAULT, Action, Observation, Preset, Who, preset
 
@@ -119,9 +120,13 @@ class Run:
 
     def _checked(self, policy: Any, seen: NDArray[np.float32]) -> NDArray[np.float32]:
         try:
-            actions = np.asarray(policy.act(seen), np.float32)
+            given = np.asarray(policy.act(seen))
         except code.RAISED as error:
             raise _refused(self.name, "a policy that can act", error) from error
+        if given.dtype.kind not in REAL:
+            raise OrbitccError("act", f"values of the type {given.dtype}", "real numbers in [-1, 1]")
+        with np.errstate(over="ignore"):  # values beyond the bounds are clipped
+            actions = given.astype(np.float32)
         if actions.shape != self._shape:
             raise OrbitccError("act", f"an array of shape {actions.shape}", f"shape {self._shape}: a row per flow")
         if np.isnan(actions).any():

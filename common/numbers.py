@@ -5,6 +5,9 @@ from typing import Any
 
 from orbitcc.common.errors import OrbitccError
 
+REAL = "biuf"
+"""Kinds of numpy's types whose values are real numbers: no text, no complex number, no object."""
+
 
 def checked_number(
     value: Any,

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc.common.errors import OrbitccError
+from orbitcc.common.numbers import REAL
 from orbitcc.envs.environments.presets import Action, Observation, Preset, Reward, Stats, Who
 
 Index = NDArray[np.int64]
@@ -105,7 +106,10 @@ def rewards(function: Reward, stats: Stats, who: Who) -> NDArray[np.float64]:
 
 
 def _finite(kind: str, values: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    array = np.asarray(values, np.float64)
+    array = np.asarray(values)
+    if array.dtype.kind not in REAL:
+        raise OrbitccError(f"custom {kind}", f"values of the type {array.dtype}", "real numbers")
+    array = array.astype(np.float64)
     if array.shape != shape:
         raise OrbitccError(f"custom {kind}", f"an array of shape {array.shape}", f"shape {shape}: a row per flow")
     if not np.isfinite(array).all():

@@ -200,6 +200,8 @@ WRONG_WHEN_ACTING = {
     "it raises": (f"{ACT}obs.missing", ":P", "no attribute 'missing', {module}.py line 3"),
     "it ends": (f"{ACT}exit(0)", ":P", "SystemExit: 0"),
     "another shape": (f"{ACT}[0.5]", ":P", "{module}:P.act: .*shape \\(1,\\).*shape \\(1, 1\\)"),
+    "a complex number": (f"{ACT}[[0.5 + 3j]]", ":P", "{module}:P.act: 'values of the type complex128' .*real numbers"),
+    "a text": (f"{ACT}[['0.5']]", ":P", "{module}:P.act: 'values of the type <U3' .*real numbers"),
     "NaN": (f"{ACT}[[float('nan')]]", ":P", "{module}:P.act: 'NaN'"),
 }
 

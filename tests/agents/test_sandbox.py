@@ -70,7 +70,7 @@ FAULTS = {
     "nan": (body("return obs[:, :1] * float('nan')"), "NaN"),
     "infinite": (body("return obs[:, :1] + float('inf')"), "else than an action"),
     "shape": (body("return obs[0]"), "shape"),
-    "text": (body("return 'left'"), "could not convert|shape"),
+    "text": (body("return 'left'"), "values of the type <U4"),
     "prints": (body("while True: print('x' * 10000)"), "File too large"),
     "syntax": ("def make(:\n", r"SyntaxError.*line 1"),
     "no-factory": ("x = 1\n", "make"),

@@ -193,8 +193,12 @@ def test_wrong_sizes_are_refused(make, message: str) -> None:
         make()
 
 
-def test_a_window_below_zero_is_refused() -> None:
-    env = parallel_env(two(), action=presets.Action(lambda actions, stats, who: -np.ones(len(stats))))
+@pytest.mark.parametrize(
+    ("window", "says"),
+    [(-1.0, "custom action: -1.0"), (1j, "values of the type complex128"), ("50", "values of the type <U2")],
+)
+def test_a_window_that_is_none_is_refused(window, says: str) -> None:
+    env = parallel_env(two(), action=presets.Action(lambda actions, stats, who: np.full(len(stats), window)))
     env.reset(seed=1)
-    with pytest.raises(OrbitccError, match="custom action: -1.0"):
+    with pytest.raises(OrbitccError, match=says):
         env.step({agent: np.zeros(1, np.float32) for agent in env.agents})
