@@ -2,6 +2,7 @@
 
 import math
 import re
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from orbitcc.training import loop, recipe
 pytest.importorskip("ray.rllib")
 
 from orbitcc.training.rllib import RLlibLearner
+from orbitcc.training.rllib.learner import LOGS
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +60,9 @@ def test_all_that_is_sampled_is_learned_from_and_counted(env_runners, tmp_path: 
     learner = RLlibLearner(recipe.load("rllib-ppo-leo", small(tmp_path, *changes)), seed=1)
     try:
         seen = spy(learner)
-        assert not Path(learner.algorithm.logdir).is_relative_to(Path.home())
+        logs = Path(learner.algorithm.logdir).parent  # the next training removes it if this one is killed
+        assert logs.parent == Path(tempfile.gettempdir())
+        assert logs.name.startswith(LOGS)
         before = learner.tensors()
         for _ in range(3):
             figures = learner.iterate()
@@ -90,6 +94,7 @@ def test_all_that_is_sampled_is_learned_from_and_counted(env_runners, tmp_path: 
             assert not np.array_equal(*starts)  # each has worlds of its own
     finally:
         learner.stop()
+    assert not logs.exists()
 
 
 def test_training_goes_on_where_it_stopped(tmp_path: Path) -> None:

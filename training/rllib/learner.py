@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 import pickle
-import shutil
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from orbitcc.agents.policy import Tensors
+from orbitcc.agents.runs.folders import temporary
 from orbitcc.parallel import cluster
 from orbitcc.training.learners import AnyPpoOptions, RllibTd3Options
 from orbitcc.training.networks import denormalised, exported
 from orbitcc.training.recipe import Recipe
 from orbitcc.training.rllib import algorithms
 from orbitcc.training.rllib.configs import DEFAULT_MODULE, MODULE, config
+
+LOGS = "orbitcc-rllib-"
+"""Folders that RLlib wants for logs begin with this."""
 
 
 class RLlibLearner:
@@ -33,8 +37,10 @@ class RLlibLearner:
         self.layers = recipe.network.layers(acts)
         self._module = DEFAULT_MODULE if recipe.kind.by_flow else MODULE
         self._own = cluster.start(cpus=options.env_runners + 1)  # not on a cluster: a task of it
+        self._open = ExitStack()
         try:
-            self.algorithm = _start(recipe, seed)
+            folder = self._open.enter_context(temporary(Path(tempfile.gettempdir()), LOGS))
+            self.algorithm = _start(recipe, seed, folder)
             distribution = self.algorithm.get_module(self._module).get_inference_action_dist_cls()
             self.squash = _SQUASH.get(distribution.__name__, "clip")
         except BaseException:
@@ -61,10 +67,10 @@ class RLlibLearner:
 
     def stop(self) -> None:
         self.algorithm.stop()
-        shutil.rmtree(self.algorithm.logdir, ignore_errors=True)
         self._leave()
 
     def _leave(self) -> None:
+        self._open.close()
         if self._own:
             cluster.ray_module().shutdown()
 
@@ -89,13 +95,13 @@ def export(module: Any, recipe: Recipe) -> Tensors:
     return tensors
 
 
-def _start(recipe: Recipe, seed: int) -> Any:
+def _start(recipe: Recipe, seed: int, folder: Path) -> Any:
     import logging
 
     import torch
     from ray.tune.trainable import trainable
 
-    trainable.DEFAULT_STORAGE_PATH = tempfile.gettempdir()  # for an empty folder; RLlib takes the user's home folder
+    trainable.DEFAULT_STORAGE_PATH = str(folder)  # for an empty folder; RLlib takes the user's home folder
     torch.set_num_threads(1)  # networks this small lose more to thread hand-over than they gain
     logging.getLogger("ray.rllib").setLevel(logging.ERROR)  # after Ray's start, which sets it
     return config(recipe, seed).build_algo()
