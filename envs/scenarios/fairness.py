@@ -29,16 +29,20 @@ def inter_rtt(
     buffer_bdp: buffer in bandwidth-delay products of the joining flow (0.2, 1 and 4 in the paper).
     A later version of the paper's code has 10 ms for the first flow and an outage every 5 s.
     """
-    return _two_flows(
-        "inter-rtt",
-        (first_rtt_ms, base_rtt_ms),
-        rate_mbps,
-        leo_paper.buffer_bytes(rate_mbps, base_rtt_ms, buffer_bdp, bdp_unit),
-        (run, interruption_every_s, on_outage),
-        shaper,
-        join_s,
-        controller,
-        duration_s,
+    if join_s >= duration_s:
+        raise OrbitccError("join_s", join_s, f"before the end, duration_s = {duration_s:g}")
+    buffer = leo_paper.buffer_bytes(rate_mbps, base_rtt_ms, buffer_bdp, bdp_unit)
+    (outages,) = leo_paper.interruptions(run, interruption_every_s, duration_s, on_outage=on_outage)
+    return Scenario(
+        name="inter-rtt",
+        duration_s=duration_s,
+        seed=run,
+        links=(leo_paper.bottleneck("bottleneck", rate_mbps, buffer, outages, shaper),),
+        flows=(
+            Flow(name="first", controller=controller, uplink_delay_ms=first_rtt_ms),
+            Flow(name="joining", controller=controller, uplink_delay_ms=base_rtt_ms, start_s=join_s),
+        ),
+        sim=leo_paper.hosts(rate_mbps, max(first_rtt_ms, base_rtt_ms), buffer),
     )
 
 
@@ -59,42 +63,8 @@ def intra_rtt(
 
     The paper has base RTTs of 20-200 ms.
     """
-    return _two_flows(
-        "intra-rtt",
-        (base_rtt_ms, base_rtt_ms),
-        rate_mbps,
-        leo_paper.buffer_bytes(rate_mbps, base_rtt_ms, buffer_bdp, bdp_unit),
-        (run, interruption_every_s, on_outage),
-        shaper,
-        join_s,
-        controller,
-        duration_s,
-    )
-
-
-def _two_flows(
-    name: str,
-    rtts_ms: tuple[float, float],
-    rate_mbps: float,
-    buffer: int,
-    interruptions: tuple[int, float, leo_paper.OnOutage],
-    shaper: leo_paper.Shaper,
-    join_s: float,
-    controller: ControllerChoice,
-    duration_s: float,
-) -> Scenario:
-    if join_s >= duration_s:
-        raise OrbitccError("join_s", join_s, f"before the end, duration_s = {duration_s:g}")
-    run, every_s, on_outage = interruptions
-    (outages,) = leo_paper.interruptions(run, every_s, duration_s, on_outage=on_outage)
-    return Scenario(
-        name=name,
-        duration_s=duration_s,
-        seed=run,
-        links=(leo_paper.bottleneck("bottleneck", rate_mbps, buffer, outages, shaper),),
-        flows=(
-            Flow(name="first", controller=controller, uplink_delay_ms=rtts_ms[0]),
-            Flow(name="joining", controller=controller, uplink_delay_ms=rtts_ms[1], start_s=join_s),
-        ),
-        sim=leo_paper.hosts(rate_mbps, max(rtts_ms), buffer),
-    )
+    made = inter_rtt(
+        base_rtt_ms, base_rtt_ms, rate_mbps, buffer_bdp, bdp_unit, interruption_every_s, on_outage, shaper, join_s, run,
+        controller, duration_s,
+    )  # fmt: skip
+    return made.changed(name="intra-rtt")
